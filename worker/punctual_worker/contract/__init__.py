@@ -1,0 +1,1 @@
+"""What every part agrees on: header names, codes, topics, record layouts. Pure, no I/O."""

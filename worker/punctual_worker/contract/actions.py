@@ -1,0 +1,222 @@
+"""The action record: what intake writes for the dispatcher, and the dispatcher for itself.
+
+- key: the request's coordinates `source-tag/partition/offset`; `…#n` for re-armed work
+- partition: CRC-32 of the schedule id modulo the partition count, so that all actions on one id are
+  in one partition, in order
+- value: the user's bytes, empty for a null value (a null here would be a tombstone)
+- headers: the request's own, untouched but for stale ones, then the user's key, then the plan
+
+The plan is text, fields separated by `|`; the request id is the last field because it alone may
+contain the separator. Text because intake builds it with plain JVM expressions and a person can
+read it in any Kafka tool.
+"""
+
+import zlib
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from punctual_worker.contract import headers as names
+
+Headers = list[tuple[str, bytes | None]]
+
+PLAN_VERSION: Final = "1"
+NATIVE_SOURCE: Final = "0"
+"""Source tag of the requests topic itself; other sources have the CRC-32 of their name, in hex."""
+CHECKPOINT_KEY: Final = b"@checkpoint"
+NULL_VALUE: Final = "n"
+_ORDER_BYTES: Final = 8
+
+
+class Verb(StrEnum):
+    """What an action asks for."""
+
+    ADD = "A"
+    REPLACE = "R"
+    CANCEL = "C"
+
+
+class Plan(NamedTuple):
+    """A request in normal form. Times are milliseconds since the epoch."""
+
+    verb: Verb
+    due_ms: int
+    destination: str
+    request_id: str = ""
+    partition: int | None = None
+    expires_ms: int | None = None
+    flags: str = ""
+    attempt: int = 0
+    """How often delivery has failed so far; more than 0 only on re-armed work."""
+    scheduled_for_ms: int | None = None
+    """The time the user asked for, where re-arming has moved `due_ms` away from it."""
+    source: str = ""
+    """Topic of the request, where it is not the native requests topic."""
+    misfire: str = ""
+    cron: str = ""
+    timezone: str = ""
+
+    @property
+    def null_value(self) -> bool:
+        """Whether the user's value is null."""
+        return NULL_VALUE in self.flags
+
+    @property
+    def wanted_ms(self) -> int:
+        """The time the user asked for."""
+        return self.due_ms if self.scheduled_for_ms is None else self.scheduled_for_ms
+
+
+class InvalidPlanError(ValueError):
+    """The plan header of an action cannot be read: somebody else wrote to the actions topic."""
+
+
+PLAN_FIELDS: Final = (
+    "version",
+    "verb",
+    "due_ms",
+    "destination",
+    "partition",
+    "expires_ms",
+    "flags",
+    "attempt",
+    "scheduled_for_ms",
+    "source",
+    "misfire",
+    "cron",
+    "timezone",
+    "request_id",
+)
+"""Order of the fields on the wire."""
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """The plan header's value."""
+    fields = (
+        PLAN_VERSION,
+        plan.verb,
+        str(plan.due_ms),
+        plan.destination,
+        _optional(plan.partition),
+        _optional(plan.expires_ms),
+        plan.flags,
+        str(plan.attempt) if plan.attempt else "",
+        _optional(plan.scheduled_for_ms),
+        plan.source,
+        plan.misfire,
+        plan.cron,
+        plan.timezone,
+        plan.request_id,
+    )
+    return "|".join(fields).encode()
+
+
+def decode_plan(raw: bytes) -> Plan:
+    """Read a plan header's value; `InvalidPlanError` if it is not one of ours."""
+    try:
+        (
+            version,
+            verb,
+            due,
+            destination,
+            partition,
+            expires,
+            flags,
+            attempt,
+            scheduled_for,
+            source,
+            misfire,
+            cron,
+            timezone,
+            request_id,
+        ) = raw.decode().split("|", len(PLAN_FIELDS) - 1)
+        if version != PLAN_VERSION:
+            raise InvalidPlanError(f"plan version {version!r}, want {PLAN_VERSION!r}")
+        return Plan(
+            verb=Verb(verb),
+            due_ms=int(due) if due else 0,
+            destination=destination,
+            request_id=request_id,
+            partition=int(partition) if partition else None,
+            expires_ms=int(expires) if expires else None,
+            flags=flags,
+            attempt=int(attempt) if attempt else 0,
+            scheduled_for_ms=int(scheduled_for) if scheduled_for else None,
+            source=source,
+            misfire=misfire,
+            cron=cron,
+            timezone=timezone,
+        )
+    except ValueError as error:
+        raise InvalidPlanError(f"not a plan: {raw[:200]!r}") from error
+
+
+class Coordinates(NamedTuple):
+    """Where a request stands: the identity of the action made from it."""
+
+    source_tag: str
+    partition: int
+    offset: int
+
+
+def action_key(coordinates: Coordinates, attempt: int = 0) -> bytes:
+    """The action's record key; `attempt` counts how often the dispatcher has re-armed it."""
+    key = f"{coordinates.source_tag}/{coordinates.partition}/{coordinates.offset}"
+    return (f"{key}#{attempt}" if attempt else key).encode()
+
+
+def parse_action_key(key: bytes) -> tuple[Coordinates, int] | None:
+    """Coordinates and re-arm count of an action key; None if the key is not one."""
+    try:
+        base, _, attempt = key.decode("ascii").partition("#")
+        source_tag, partition, offset = base.split("/")
+        return Coordinates(source_tag, int(partition), int(offset)), int(attempt or 0)
+    except ValueError:
+        return None
+
+
+def source_tag(topic: str, *, native_topic: str) -> str:
+    """Short, stable name of a source topic for use in action keys."""
+    return NATIVE_SOURCE if topic == native_topic else f"{zlib.crc32(topic.encode()):08x}"
+
+
+def actions_partition(schedule_id: bytes, partitions: int) -> int:
+    """Actions partition of a schedule id: the request id, or the action key where there is none."""
+    return zlib.crc32(schedule_id) % partitions
+
+
+def order_key(due_ms: int, key: bytes) -> bytes:
+    """Sorts as entries fire: by due time, then by action key. Times before 1970 count as 1970."""
+    return max(due_ms, 0).to_bytes(_ORDER_BYTES, "big") + key
+
+
+def order_due_ms(order: bytes) -> int:
+    """The due time inside an order key."""
+    return int.from_bytes(order[:_ORDER_BYTES], "big")
+
+
+def order_action_key(order: bytes) -> bytes:
+    """The action key inside an order key."""
+    return order[_ORDER_BYTES:]
+
+
+def action_headers(request_headers: Headers, user_key: bytes | None, plan: Plan) -> Headers:
+    """Headers of an action record."""
+    return [
+        *request_headers,
+        (names.ACTION_USER_KEY, user_key),
+        (names.ACTION_PLAN, encode_plan(plan)),
+    ]
+
+
+def split_action_headers(
+    headers: Sequence[tuple[str, bytes | None]],
+) -> tuple[Headers, bytes | None, bytes]:
+    """Undo `action_headers`: the request's own headers, the user's key, the raw plan."""
+    if len(headers) < 2 or headers[-1][0] != names.ACTION_PLAN or headers[-1][1] is None:
+        raise InvalidPlanError("an action ends with the user's key and the plan")
+    return list(headers[:-2]), headers[-2][1], headers[-1][1]
+
+
+def _optional(value: int | None) -> str:
+    return "" if value is None else str(value)
