@@ -1,0 +1,1 @@
+"""Everything on one machine: Java, jars, the embedded broker, all parts together."""
