@@ -1,0 +1,72 @@
+"""One owned partition: its table, its checkpoint, and the order in which they may change. Pure.
+
+The order is what exactly-once rests on: plan, write everything in one transaction, commit, and only
+then `settle`. Sweeping writes tombstones of what has fired, outside of any transaction, and forgets
+the rows once these are written.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from punctual_worker.contract import actions
+from punctual_worker.dispatch.checkpoint import Checkpoint
+from punctual_worker.dispatch.table import Changes, Table
+from punctual_worker.dispatch.timetable import Judge, Outcome, PartitionTurn, Policy
+
+RECORD_CHECKPOINT_EVERY_MS: Final = 60_000
+"""How often the checkpoint is written into the log as well, while it moves."""
+
+
+class Partition:
+    """What the owner of an actions partition knows."""
+
+    def __init__(
+        self, number: int, *, table: Table, checkpoint: Checkpoint, policy: Policy
+    ) -> None:
+        self.number = number
+        self.table = table
+        self.checkpoint = checkpoint
+        self._policy = policy
+        self._recorded_ms: int | None = None
+        self._moved_since_recorded = True
+
+    def must_wait(self, now_ms: int) -> bool:
+        """Whether this clock is behind the one that fired last: then it is too early for all."""
+        return now_ms < self.checkpoint.cursor_ms
+
+    def turn(self, *, judge: Judge, now_ms: int) -> PartitionTurn:
+        """Begin a turn; nothing changes before `settle`."""
+        return PartitionTurn(
+            self.table, self.checkpoint, policy=self._policy, judge=judge, now_ms=now_ms
+        )
+
+    def settle(self, outcome: Outcome, *, recorded_ms: int | None = None) -> None:
+        """The transaction is committed: make the table what the log now says."""
+        self.table.write(outcome.changes, position=outcome.checkpoint.position)
+        self._moved_since_recorded = outcome.checkpoint != self.checkpoint
+        self.checkpoint = outcome.checkpoint
+        if recorded_ms is not None:
+            self._recorded_ms = recorded_ms
+            self._moved_since_recorded = False
+
+    def must_record(self, now_ms: int) -> bool:
+        """Whether this turn also writes the checkpoint into the log."""
+        return self._recorded_ms is None or now_ms - self._recorded_ms >= RECORD_CHECKPOINT_EVERY_MS
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether the checkpoint has moved since the log was last told."""
+        return self._moved_since_recorded
+
+    def next_due_ms(self) -> int | None:
+        """When the next pending entry is due."""
+        order = self.table.first_after(self.checkpoint.cursor)
+        return None if order is None else actions.order_due_ms(order)
+
+    def sweepable(self, limit: int) -> list[tuple[bytes, str]]:
+        """Fired rows whose records have no tombstone yet: order key and request id."""
+        return self.table.fired(until=self.checkpoint.cursor, limit=limit)
+
+    def swept(self, rows: Sequence[tuple[bytes, str]]) -> None:
+        """Their tombstones are in the log: forget them."""
+        self.table.write(Changes(removes=dict(rows)), position=self.table.position)

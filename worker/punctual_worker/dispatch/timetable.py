@@ -1,0 +1,372 @@
+"""Deciding one turn of one partition. Pure: reads a table, changes nothing.
+
+A turn takes a batch of the log in, decides every action, collects what is due, and says what has to
+be written in one transaction, and what to change in the table once that is committed. If the
+transaction fails, the outcome is thrown away and nothing has happened.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from punctual_worker.contract import actions
+from punctual_worker.contract.actions import Verb
+from punctual_worker.contract.codes import Code
+from punctual_worker.dispatch import entries
+from punctual_worker.dispatch.checkpoint import Checkpoint
+from punctual_worker.dispatch.entries import Delivery, Entry, Event, LogRecord, Rejection
+from punctual_worker.dispatch.table import Changes, Table
+
+_MAX_BACKOFF_MS: Final = 60_000
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What is fixed for a dispatcher's life."""
+
+    requests_topic: str
+    writer: str = ""
+    trace: bool = True
+    history: bool = False
+    attempts: int = 6
+    backoff_ms: int = 1_000
+    compaction_lag_ms: int = 24 * 60 * 60 * 1000
+    """`min.compaction.lag.ms` of the actions topic: how long the log keeps both copies of a
+    replayed action."""
+
+
+class Judgement(Enum):
+    """Whether a destination can be delivered to."""
+
+    READY = "ready"
+    PROBE = "probe"
+    """It failed before: try it with one message, in a transaction without any other."""
+    DEFER = "defer"
+
+
+class Verdict(NamedTuple):
+    """Judgement of one delivery, with the code and the reason where it is deferred."""
+
+    judgement: Judgement
+    code: Code = Code.DELIVERY_FAILED
+    reason: str = ""
+
+
+Judge = Callable[[Entry], Verdict]
+
+
+@dataclass
+class Budget:
+    """How many deliveries fit into one transaction, over all its partitions."""
+
+    remaining: int
+    closed: bool = False
+    delivered: int = 0
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more may be added."""
+        return self.closed or self.remaining <= 0
+
+
+@dataclass
+class Outcome:
+    """What a turn of one partition writes, and what it changes afterwards."""
+
+    checkpoint: Checkpoint
+    deliveries: list[Delivery] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
+    rearmed: list[Entry] = field(default_factory=list)
+    tombstones: list[Entry] = field(default_factory=list)
+    """Entries decided for good: their keys get a tombstone in the same transaction."""
+    events: list[Event] = field(default_factory=list)
+    changes: Changes = field(default_factory=Changes)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    fired: int = 0
+    """Rows that the cursor has passed."""
+    more: bool = False
+    """Whether something due was left for the next turn."""
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything but the position has moved."""
+        return bool(
+            self.deliveries or self.rejections or self.rearmed or self.tombstones or self.fired
+        )
+
+
+class PartitionTurn:
+    """One turn: `take_in`, then `collect`, then `finish`. Made anew for each turn."""
+
+    def __init__(
+        self, table: Table, checkpoint: Checkpoint, *, policy: Policy, judge: Judge, now_ms: int
+    ) -> None:
+        if now_ms < checkpoint.cursor_ms:
+            raise ValueError("this clock is behind the cursor: wait, a turn now would fire early")
+        self._table = table
+        self._before = checkpoint
+        self._policy = policy
+        self._judge = judge
+        self._now_ms = now_ms
+        self._cursor = checkpoint.cursor
+        self._position = checkpoint.position
+        self._watermarks = {tag: dict(marks) for tag, marks in checkpoint.watermarks.items()}
+        self._pending_ids: dict[str, Entry | None] = {}
+        """What this turn knows better than the table: the pending entry of an id, or none."""
+        self._out = Outcome(checkpoint)
+
+    def take_in(self, records: Iterable[LogRecord]) -> None:
+        """Decide a batch of the log, in its order."""
+        for record in records:
+            self._position = record.offset + 1
+            if record.value is None or entries.is_own(record.key):
+                continue  # written by an owner of this partition: the table knows it already
+            parsed = actions.parse_action_key(record.key)
+            try:
+                entry = entries.read_entry(record)
+            except actions.InvalidPlanError:
+                parsed = None
+            if parsed is None:
+                self._count("foreign")
+                continue
+            coordinates = parsed[0]
+            if self._seen(coordinates):
+                self._take_replay(entry, record.timestamp_ms)
+            else:
+                self._watermarks.setdefault(coordinates.source_tag, {})[coordinates.partition] = (
+                    coordinates.offset
+                )
+                self._decide(entry)
+
+    def collect(self, budget: Budget) -> None:
+        """Fire what is due, in order, as far as the budget goes.
+
+        To be called when every partition of the transaction has taken its batch in, so that a
+        destination on probation is tried alone.
+        """
+        until = actions.order_key(self._now_ms + 1, b"")
+        for entry in self._due(until, budget.remaining + 1):
+            if budget.spent:
+                self._out.more = True
+                return
+            verdict = self._judge(entry)
+            if verdict.judgement is Judgement.PROBE:
+                if budget.delivered:
+                    self._out.more = True
+                    return
+                budget.closed = True
+                self._out.more = True
+            budget.remaining -= 1
+            budget.delivered += 1
+            self._cursor = entry.order
+            self._fire(entry, verdict)
+
+    @property
+    def delivered_at_once(self) -> int:
+        """How many deliveries taking in has led to; they count against the budget."""
+        return len(self._out.deliveries)
+
+    def finish(self) -> Outcome:
+        """What to write; the caller settles `changes` after the commit."""
+        self._out.checkpoint = self._before.moved(
+            position=self._position,
+            cursor=self._cursor,
+            watermarks=self._watermarks,
+            writer=self._policy.writer,
+        )
+        return self._out
+
+    # deciding
+
+    def _seen(self, coordinates: actions.Coordinates) -> bool:
+        marks = self._watermarks.get(coordinates.source_tag, {})
+        return coordinates.offset <= marks.get(coordinates.partition, -1)
+
+    def _take_replay(self, entry: Entry, written_ms: int) -> None:
+        """Intake sent it again. If the first copy is pending, the log needs this one no more than
+        that one; if it was decided or fired, this copy must not come back to life."""
+        self._count("replay")
+        if self._is_pending(entry.order):
+            return
+        compacted = self._now_ms - written_ms > self._policy.compaction_lag_ms
+        if compacted and entry.order > self._before.cursor and entry.plan.verb is not Verb.CANCEL:
+            # So far behind that compaction may have taken the first copy before anybody decided
+            # it: deliver rather than drop.
+            self._decide(entry)
+        else:
+            self._out.tombstones.append(entry)
+
+    def _decide(self, entry: Entry) -> None:
+        plan = entry.plan
+        self._count("request", plan.verb.name)
+        standing = self._find(plan.request_id) if plan.request_id else None
+        if plan.verb is Verb.CANCEL:
+            self._cancel(entry, standing)
+        elif standing is None:
+            self._arm(entry)
+        elif entries.same_request(standing, entry):
+            self._count("replace_noop" if plan.verb is Verb.REPLACE else "add_noop")
+            self._tell("Unchanged", entry)
+            self._out.tombstones.append(entry)
+        elif plan.verb is Verb.ADD:
+            self._reject(
+                entry,
+                Code.REQUEST_ID_IN_USE,
+                f"x-scheduler-request-id {plan.request_id!r} is pending with other content:"
+                " want REPLACE, or another id",
+            )
+            self._out.tombstones.append(entry)
+        else:
+            self._count("replaced")
+            self._remove(standing)
+            self._tell("Replaced", standing)
+            self._arm(entry)
+
+    def _cancel(self, entry: Entry, standing: Entry | None) -> None:
+        if standing is None:
+            self._count("cancel_missed")
+            self._tell("CancelMissed", entry)
+        else:
+            self._count("cancelled")
+            self._remove(standing)
+            self._tell("Cancelled", standing)
+        self._out.tombstones.append(entry)
+
+    def _arm(self, entry: Entry) -> None:
+        self._tell("Scheduled", entry)
+        if entry.order > self._before.cursor:
+            self._put(entry)
+            return
+        # The cursor has passed its place: it fires in the transaction that takes it in, or never.
+        verdict = self._judge(entry)
+        self._out.changes.puts[entry.order] = None
+        if entry.plan.request_id:
+            self._pending_ids[entry.plan.request_id] = None
+        if verdict.judgement is Judgement.PROBE:
+            self._rearm(entry, entry.plan._replace(due_ms=self._now_ms + 1))
+        else:
+            self._fire(entry, verdict)
+
+    # firing
+
+    def _fire(self, entry: Entry, verdict: Verdict) -> None:
+        plan = entry.plan
+        if entry.order in self._out.changes.puts:
+            self._out.changes.puts[entry.order] = None
+        if plan.request_id:
+            self._pending_ids[plan.request_id] = None
+        self._out.fired += 1
+        if plan.expires_ms is not None and self._now_ms > plan.expires_ms:
+            self._count("expired")
+            self._reject(
+                entry,
+                Code.EXPIRED,
+                "not delivered: it expired"
+                f" {self._now_ms - plan.expires_ms} ms before its turn came",
+                event="Expired",
+            )
+        elif verdict.judgement is Judgement.DEFER:
+            self._retry(entry, verdict)
+        else:
+            self._count("delivered")
+            self._out.deliveries.append(
+                entries.deliver(
+                    entry, requests_topic=self._policy.requests_topic, trace=self._policy.trace
+                )
+            )
+            self._tell("Delivered", entry)
+
+    def _retry(self, entry: Entry, verdict: Verdict) -> None:
+        attempt = entry.plan.attempt + 1
+        self._count("delivery_failure", verdict.code)
+        if attempt >= self._policy.attempts:
+            self._reject(entry, verdict.code, f"{verdict.reason}; given up after {attempt} tries")
+            return
+        backoff_ms = min(self._policy.backoff_ms << min(attempt - 1, 32), _MAX_BACKOFF_MS)
+        self._rearm(entry, entry.plan._replace(due_ms=self._now_ms + backoff_ms, attempt=attempt))
+        self._tell("Retrying", entry, reason=verdict.reason)
+
+    def _rearm(self, entry: Entry, plan: actions.Plan) -> None:
+        """Try again later: a new record, due after the cursor, in the table at once."""
+        parsed = actions.parse_action_key(entry.key)
+        assert parsed is not None, "every entry came in under an action key"  # noqa: S101
+        coordinates, count = parsed
+        again = entry._replace(
+            key=actions.action_key(coordinates, count + 1),
+            plan=plan._replace(scheduled_for_ms=entry.plan.wanted_ms),
+        )
+        self._out.rearmed.append(again)
+        self._put(again)
+
+    # keeping book
+
+    def _put(self, entry: Entry) -> None:
+        self._out.changes.put(entry)
+        if entry.plan.request_id:
+            self._pending_ids[entry.plan.request_id] = entry
+
+    def _remove(self, entry: Entry) -> None:
+        self._out.changes.remove(entry.order, entry.plan.request_id)
+        self._pending_ids[entry.plan.request_id] = None
+        self._out.tombstones.append(entry)
+
+    def _find(self, request_id: str) -> Entry | None:
+        """The pending entry of an id."""
+        if request_id in self._pending_ids:
+            return self._pending_ids[request_id]
+        for order in self._table.find(request_id):
+            if order > self._before.cursor:
+                return self._table.get(order)
+        return None
+
+    def _is_pending(self, order: bytes) -> bool:
+        changes = self._out.changes
+        if order in changes.removes:
+            return False
+        if order in changes.puts:
+            return changes.puts[order] is not None
+        return order > self._before.cursor and self._table.get(order) is not None
+
+    def _due(self, until: bytes, limit: int) -> list[Entry]:
+        """The first due entries of the table and of this turn, in order."""
+        changes = self._out.changes
+        rows = self._table.scan(
+            after=self._before.cursor, until=until, limit=limit + len(changes.removes)
+        )
+        if len(rows) == limit + len(changes.removes):
+            until = rows[-1].order + b"\0"  # the table has more; nothing beyond may overtake it
+        merged = {row.order: row for row in rows if row.order not in changes.removes}
+        for order, entry in changes.puts.items():
+            if entry is not None and order < until:
+                merged[order] = entry
+        return [merged[order] for order in sorted(merged)][:limit]
+
+    def _reject(self, entry: Entry, code: Code, sentence: str, event: str = "Rejected") -> None:
+        self._count("rejection", code)
+        self._out.rejections.append(
+            entries.reject(
+                entry,
+                code,
+                sentence,
+                requests_topic=self._policy.requests_topic,
+                now_ms=self._now_ms,
+            )
+        )
+        self._tell(event, entry, reason=sentence)
+
+    def _tell(self, event: str, entry: Entry, reason: str = "") -> None:
+        if self._policy.history:
+            self._out.events.append(
+                entries.tell(
+                    event,
+                    entry,
+                    requests_topic=self._policy.requests_topic,
+                    now_ms=self._now_ms,
+                    reason=reason,
+                )
+            )
+
+    def _count(self, what: str, label: str = "") -> None:
+        self._out.counts[what, label] += 1
