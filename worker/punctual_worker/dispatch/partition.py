@@ -43,7 +43,7 @@ class Partition:
     def settle(self, outcome: Outcome, *, recorded_ms: int | None = None) -> None:
         """The transaction is committed: make the table what the log now says."""
         self.table.write(outcome.changes, position=outcome.checkpoint.position)
-        self._moved_since_recorded = outcome.checkpoint != self.checkpoint
+        self._moved_since_recorded |= outcome.checkpoint != self.checkpoint
         self.checkpoint = outcome.checkpoint
         if recorded_ms is not None:
             self._recorded_ms = recorded_ms
