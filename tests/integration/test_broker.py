@@ -37,7 +37,7 @@ def test_a_mistyped_topic_is_not_created(broker: EmbeddedBroker, app_id: str) ->
             broker.bootstrap_servers, app_id, [Record(b"v")], config={"message.timeout.ms": 2000}
         )
 
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 2})
     assert app_id not in admin.list_topics(timeout=10).topics
 
 

@@ -14,7 +14,7 @@ def eventually(
     *,
     interval: float = 0.02,
 ) -> T:
-    """The condition's first true value; fails with `describe` (text, or what to call) if it never is.
+    """The condition's first true value; fails with `describe` (text, or what to call) without one.
 
     An AssertionError inside the condition counts as "not yet", and is shown if time runs out.
     """

@@ -191,8 +191,8 @@ class EmbeddedBroker:
             check=False,
         )
         if done.returncode != 0:
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no reason given"]
-            raise BrokerError(f"The broker's storage could not be formatted: {last[0]}.")
+            reason = _telling_line((done.stdout + done.stderr).splitlines()) or "no reason given"
+            raise BrokerError(f"The broker's storage could not be formatted: {reason}.")
 
     def _wait_until_served(self) -> None:
         assert self._process is not None  # noqa: S101 for the type checker
@@ -230,11 +230,18 @@ class EmbeddedBroker:
         """The line that tells most, for the error message."""
         for path in (self.log_file, self.data_dir / "broker.out"):
             lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-            for sign in ("Exception", "Error", "ERROR"):
-                for line in reversed(lines[-200:]):
-                    if sign in line and not line.startswith("\tat "):
-                        return f"{line.strip()} (see {path})"
+            if line := _telling_line(lines[-200:]):
+                return f"{line} (see {path})"
         return f"see {self.log_file}"
+
+
+def _telling_line(lines: list[str]) -> str:
+    """The last line that names an error, without the stack below it."""
+    for sign in ("Exception", "Error", "ERROR"):
+        for line in reversed(lines):
+            if sign in line and not line.startswith("\tat "):
+                return line.strip()
+    return ""
 
 
 def _take_lock(lock: IO[str], directory: Path) -> None:

@@ -1,6 +1,6 @@
 """Child processes that cannot outlive us, however we end.
 
-Linux sends a child a signal of its choice when its parent is gone (PR_SET_PDEATHSIG). "Parent" there
+Linux sends a child a signal of its choice when its parent is gone (PR_SET_PDEATHSIG). "Parent"
 means the *thread* that made the child, so all children are made by one thread that lives as long as
 the process. The request must be made in the child; doing it between fork and exec would run Python
 in a forked, threaded process, so this file is also a program that asks for the signal and then
