@@ -1,0 +1,1 @@
+"""Intake: requests are read, checked, put in normal form and routed, by Spark expressions alone."""

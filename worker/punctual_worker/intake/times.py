@@ -1,0 +1,91 @@
+"""Times and durations of the contract as Spark expressions. Text column in, milliseconds out.
+
+The grammar is ours and stricter than Spark's casts, so that their leniency never shows. Whatever
+is not of the grammar, or names no real moment, is null; nothing here throws, whatever the bytes.
+The session's time zone must be UTC (see `session`).
+
+Instant: `YYYY-MM-DDThh:mm[:ss[.fraction]][zone]`
+- year 0001 to 9999, hour 00 to 23 (no 24:00), second 00 to 59 (no leap second)
+- `t` and `z` may be lower case; the fraction has 1 to 9 digits after `.` or `,`
+- zone: `Z`, `±hh:mm`, `±hhmm` or `±hh`, at most 18:00 either way; none means UTC
+- the first and the last day of those years only where no zone and no rounding leads out of them
+
+Duration, either of
+- ISO 8601: `P[nW][nD][T[nH][nM][n[.fraction]S]]`, in any letter case, at least one part, whole
+  numbers but for the seconds; years and months are refused because their length varies
+- `n` and a unit in lower case: `ms`, `s`, `m`, `h`, `d`; upper case is refused because `1M` might
+  mean a month
+
+Numbers have at most 10 digits (15 before `ms`), so no sum can overflow a long. What is finer than
+a millisecond is rounded up: nothing may ever be early.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+_INSTANT: Final = (
+    r"\A(?!0000|0001-01-01.*\+|9999-12-31[Tt].*-|9999-12-31[Tt]23:59:59[.,]999[0-9]*[1-9])"
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"[Tt](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]{1,9})?)?"
+    r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-7])(?::?[0-5][0-9])?|18(?::?00)?))?\z"
+)
+_FINER_THAN_MS: Final = r"\.[0-9]{3}[0-9]*[1-9]"
+_TO_THE_MINUTE: Final = 16
+"""Characters of `YYYY-MM-DDThh:mm`."""
+_TO_THE_MS: Final = 23
+LAST_MS: Final = 253_402_300_799_999
+"""The end of year 9999: what every date library on the way can hold."""
+
+_SHORT: Final = r"\A([0-9]{1,10}(?=[smhd]\z)|[0-9]{1,15}(?=ms\z))(ms|[smhd])\z"
+_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_ISO: Final = (
+    r"(?i)\AP(?!\z)(?:([0-9]{1,10})W)?(?:([0-9]{1,10})D)?"
+    r"(?:T(?!\z)(?:([0-9]{1,10})H)?(?:([0-9]{1,10})M)?"
+    r"(?:([0-9]{1,10})(?:[.,]([0-9]{1,9}))?S)?)?\z"
+)
+_ISO_PARTS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
+"""Length of one unit of each group of `_ISO`, in order; the group after them is the fraction."""
+
+
+def instant_ms(text: Column) -> Column:
+    """Milliseconds since the epoch of an instant; null if it is none."""
+    return F.when(text.rlike(_INSTANT), _parsed_ms(F.translate(text, "tz,", "TZ.")))
+
+
+def _parsed_ms(text: Column) -> Column:
+    # Spark's cast knows no zone after minutes without seconds.
+    with_seconds = F.when(
+        (F.length(text) > _TO_THE_MINUTE) & (F.substring(text, _TO_THE_MINUTE + 1, 1) != ":"),
+        F.concat(
+            F.substring(text, 1, _TO_THE_MINUTE),
+            F.lit(":00"),
+            F.substring(text, _TO_THE_MINUTE + 1, 6),
+        ),
+    ).otherwise(text)
+    rounded_up = F.when((F.length(text) > _TO_THE_MS) & text.rlike(_FINER_THAN_MS), 1).otherwise(0)
+    return F.unix_millis(with_seconds.try_cast("timestamp")) + rounded_up
+
+
+def duration_ms(text: Column) -> Column:
+    """Milliseconds of a duration; null if it is none."""
+    return F.when(text.rlike(_SHORT), _short_ms(text)).when(text.rlike(_ISO), _iso_ms(text))
+
+
+def _short_ms(text: Column) -> Column:
+    unit = F.regexp_extract(text, _SHORT, 2)
+    factor = F.lit(None).cast("bigint")
+    for name, milliseconds in _UNIT_MS.items():
+        factor = F.when(unit == name, milliseconds).otherwise(factor)
+    return F.regexp_extract(text, _SHORT, 1).try_cast("bigint") * factor
+
+
+def _iso_ms(text: Column) -> Column:
+    total = F.lit(0).cast("bigint")
+    for group, milliseconds in enumerate(_ISO_PARTS_MS, start=1):
+        number = F.regexp_extract(text, _ISO, group).try_cast("bigint")
+        total = total + F.coalesce(number, F.lit(0)) * F.lit(milliseconds).cast("bigint")
+    fraction = F.regexp_extract(text, _ISO, len(_ISO_PARTS_MS) + 1)
+    nanoseconds = F.rpad(fraction, 9, "0").try_cast("bigint")
+    return total + F.ceil(nanoseconds / 1_000_000)
