@@ -5,7 +5,7 @@ is a cache of a prefix of the log: `position` says of which. Rows up to the curs
 wait to be swept; only rows after it are pending.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -45,8 +45,8 @@ class Table(Protocol):
     def get(self, order: bytes) -> Entry | None:
         """One entry; None if there is none, or only a mark."""
 
-    def scan(self, *, after: bytes, until: bytes, limit: int) -> list[Entry]:
-        """Entries with `after` < order key < `until`, in order. Marks are left out."""
+    def scan(self, *, after: bytes, until: bytes) -> Iterator[Entry]:
+        """Entries with `after` < order key < `until`, in order, read as they are asked for."""
 
     def first_after(self, order: bytes) -> bytes | None:
         """The smallest order key beyond this one."""

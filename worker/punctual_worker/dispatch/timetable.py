@@ -5,10 +5,12 @@ be written in one transaction, and what to change in the table once that is comm
 transaction fails, the outcome is thrown away and nothing has happened.
 """
 
+import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from punctual_worker.contract import actions
@@ -62,13 +64,20 @@ class Budget:
     """How many deliveries fit into one transaction, over all its partitions."""
 
     remaining: int
+    remaining_bytes: int = 1 << 62
     closed: bool = False
     delivered: int = 0
 
     @property
     def spent(self) -> bool:
         """Whether nothing more may be added."""
-        return self.closed or self.remaining <= 0
+        return self.closed or self.remaining <= 0 or self.remaining_bytes <= 0
+
+    def spend(self, entry: Entry) -> None:
+        """Make room for one delivery."""
+        self.remaining -= 1
+        self.remaining_bytes -= len(entry.value or b"")
+        self.delivered += 1
 
 
 @dataclass
@@ -147,7 +156,7 @@ class PartitionTurn:
         destination on probation is tried alone.
         """
         until = actions.order_key(self._now_ms + 1, b"")
-        for entry in self._due(until, budget.remaining + 1):
+        for entry in self._due(until):
             if budget.spent:
                 self._out.more = True
                 return
@@ -158,8 +167,7 @@ class PartitionTurn:
                     return
                 budget.closed = True
                 self._out.more = True
-            budget.remaining -= 1
-            budget.delivered += 1
+            budget.spend(entry)
             self._cursor = entry.order
             self._fire(entry, verdict)
 
@@ -329,19 +337,20 @@ class PartitionTurn:
             return changes.puts[order] is not None
         return order > self._before.cursor and self._table.get(order) is not None
 
-    def _due(self, until: bytes, limit: int) -> list[Entry]:
-        """The first due entries of the table and of this turn, in order."""
+    def _due(self, until: bytes) -> Iterator[Entry]:
+        """Due entries of the table and of this turn, in order, one by one."""
         changes = self._out.changes
-        rows = self._table.scan(
-            after=self._before.cursor, until=until, limit=limit + len(changes.removes)
+        staged = sorted(
+            (order, entry)
+            for order, entry in changes.puts.items()
+            if entry is not None and order < until
         )
-        if len(rows) == limit + len(changes.removes):
-            until = rows[-1].order + b"\0"  # the table has more; nothing beyond may overtake it
-        merged = {row.order: row for row in rows if row.order not in changes.removes}
-        for order, entry in changes.puts.items():
-            if entry is not None and order < until:
-                merged[order] = entry
-        return [merged[order] for order in sorted(merged)][:limit]
+        known = (
+            (entry.order, entry)
+            for entry in self._table.scan(after=self._before.cursor, until=until)
+            if entry.order not in changes.removes and entry.order not in changes.puts
+        )
+        return (entry for _, entry in heapq.merge(staged, known, key=itemgetter(0)))
 
     def _reject(self, entry: Entry, code: Code, sentence: str, event: str = "Rejected") -> None:
         self._count("rejection", code)

@@ -1,0 +1,241 @@
+"""The local store: one RocksDB per partition. A cache of a log prefix, never more.
+
+Memory does not grow with what is pending: block cache and write buffers are shared by all
+partitions of the process and bounded. The write-ahead log is off: after a crash RocksDB comes back
+with some earlier state, and the position, written with every batch, says which one.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import ormsgpack
+from rocksdict import (
+    AccessType,
+    BlockBasedOptions,
+    Cache,
+    Options,
+    Rdict,
+    WriteBatch,
+    WriteBufferManager,
+    WriteOptions,
+)
+
+from punctual_worker.dispatch.entries import Entry, pack_row, unpack_row
+from punctual_worker.dispatch.table import Changes
+
+_ROW: Final = b"d"
+_ROWS_END: Final = b"e"
+_ID: Final = b"i"
+_META: Final = b"m"
+_MARK: Final = b""
+_BLOCK_CACHE_BYTES: Final = 48 * 1024 * 1024
+_WRITE_BUFFERS_BYTES: Final = 64 * 1024 * 1024
+_WRITE_BUFFER_BYTES: Final = 16 * 1024 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class StoreMemory:
+    """Caches that all stores of a process share, so that their number does not matter."""
+
+    def __init__(self) -> None:
+        self.blocks = Cache(_BLOCK_CACHE_BYTES)
+        self.buffers = WriteBufferManager(_WRITE_BUFFERS_BYTES, False)
+
+
+class Store:
+    """A `Table` on disk."""
+
+    def __init__(self, path: Path, *, memory: StoreMemory, topic_id: str, max_age_ms: int) -> None:
+        """Open what is there if it is of this topic and younger than `max_age_ms`; else empty.
+
+        Older than the tombstones' retention it could hold rows whose removal the log no longer
+        shows.
+        """
+        self._path = path
+        self._memory = memory
+        self._topic_id = topic_id
+        self._no_wal = WriteOptions()
+        self._no_wal.disable_wal = True
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = self._open()
+        self._sweep_from = b""
+        self.position = 0
+        self.rows = 0
+        self._load(max_age_ms)
+
+    # the Table protocol
+
+    def find(self, request_id: str) -> Sequence[bytes]:
+        """Order keys of the rows with this request id, fired ones among them."""
+        packed = self._db.get(_ID + request_id.encode())
+        return [] if packed is None else list(ormsgpack.unpackb(packed))
+
+    def get(self, order: bytes) -> Entry | None:
+        """One entry; None if there is none, or only a mark."""
+        row = self._db.get(_ROW + order)
+        return unpack_row(order, row) if row else None
+
+    def scan(self, *, after: bytes, until: bytes) -> Iterator[Entry]:
+        """Entries with `after` < order key < `until`, in order, read as they are asked for."""
+        for order, row in self._rows_from(after + b"\0" if after else b""):
+            if order >= until:
+                return
+            if row != _MARK:
+                yield unpack_row(order, row)
+
+    def first_after(self, order: bytes) -> bytes | None:
+        """The smallest order key beyond this one."""
+        for found, _ in self._rows_from(order + b"\0" if order else b""):
+            return found
+        return None
+
+    def fired(self, *, until: bytes, limit: int) -> list[tuple[bytes, str]]:
+        """Order key and request id of the first rows up to and including `until`."""
+        found: list[tuple[bytes, str]] = []
+        for order, row in self._rows_from(self._sweep_from):
+            if order > until or len(found) >= limit:
+                break
+            found.append((order, unpack_row(order, row).plan.request_id if row else ""))
+        return found
+
+    def write(self, changes: Changes, *, position: int) -> None:
+        """Apply the changes and move to the position, all or nothing."""
+        batch = WriteBatch(raw_mode=True)
+        ids: dict[str, list[bytes]] = {}
+        for order, request_id in changes.removes.items():
+            if self._db.get(_ROW + order) is not None:
+                self.rows -= 1
+                batch.delete(_ROW + order)
+            if request_id:
+                orders = ids.setdefault(request_id, list(self.find(request_id)))
+                if order in orders:
+                    orders.remove(order)
+        for order, entry in changes.puts.items():
+            if self._db.get(_ROW + order) is None:
+                self.rows += 1
+            batch.put(_ROW + order, pack_row(entry) if entry is not None else _MARK)
+            if order < self._sweep_from:
+                self._sweep_from = order
+            if entry is not None and entry.plan.request_id:
+                request_id = entry.plan.request_id
+                orders = ids.setdefault(request_id, list(self.find(request_id)))
+                if order not in orders:
+                    orders.append(order)
+        for request_id, orders in ids.items():
+            if orders:
+                batch.put(_ID + request_id.encode(), ormsgpack.packb(orders))
+            else:
+                batch.delete(_ID + request_id.encode())
+        self.position = position
+        batch.put(_META, self._meta())
+        self._db.write(batch, self._no_wal)
+
+    def clear(self) -> None:
+        """Forget everything: position 0, no rows."""
+        self._db.close()
+        Rdict.destroy(str(self._path))
+        self._db = self._open()
+        self._sweep_from = b""
+        self.position = 0
+        self.rows = 0
+
+    # beyond it
+
+    def count_up_to(self, order: bytes) -> int:
+        """How many rows have fired and wait to be swept."""
+        count = 0
+        for found, _ in self._rows_from(b""):
+            if found > order:
+                break
+            count += 1
+        return count
+
+    def count_between(self, *, after: bytes, until: bytes, limit: int) -> int:
+        """How many rows lie between two order keys; stops counting at `limit`."""
+        count = 0
+        for found, _ in self._rows_from(after + b"\0" if after else b""):
+            if found >= until or count >= limit:
+                break
+            count += 1
+        return count
+
+    def swept_up_to(self, order: bytes) -> None:
+        """Nothing fired is left up to here: sweeping need not step over what it deleted."""
+        self._sweep_from = order
+
+    def touch(self) -> None:
+        """Say that the store is still in step with the log."""
+        self._db.put(_META, self._meta(), self._no_wal)
+
+    def close(self) -> None:
+        """Keep what is in memory for the next start."""
+        self._db.flush()
+        self._db.close()
+
+    def _rows_from(self, order: bytes) -> Iterator[tuple[bytes, bytes]]:
+        iterator = self._db.iter()
+        iterator.seek(_ROW + order)
+        while iterator.valid():
+            key: Any = iterator.key()
+            if key >= _ROWS_END:
+                return
+            value: Any = iterator.value()
+            yield key[1:], value
+            iterator.next()
+
+    def _open(self) -> Rdict:
+        try:
+            return Rdict(str(self._path), self._options(), access_type=AccessType.read_write())
+        except Exception as error:  # rocksdict raises plain Exception
+            if "lock" in str(error).lower():
+                raise
+            _log.warning("local store %s is damaged and built anew: %s", self._path, error)
+            Rdict.destroy(str(self._path))
+            return Rdict(str(self._path), self._options(), access_type=AccessType.read_write())
+
+    def _options(self) -> Options:
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+        options.set_write_buffer_manager(self._memory.buffers)
+        options.set_max_background_jobs(2)
+        options.set_max_open_files(256)
+        options.set_keep_log_file_num(2)
+        blocks = BlockBasedOptions()
+        blocks.set_block_cache(self._memory.blocks)
+        blocks.set_cache_index_and_filter_blocks(True)
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        blocks.set_bloom_filter(10, False)
+        blocks.set_format_version(5)
+        options.set_block_based_table_factory(blocks)
+        return options
+
+    def _load(self, max_age_ms: int) -> None:
+        packed = self._db.get(_META)
+        if packed is None:
+            return
+        meta = ormsgpack.unpackb(packed)
+        age_ms = _now_ms() - meta["written_ms"]
+        if meta["topic_id"] != self._topic_id or not 0 <= age_ms <= max_age_ms:
+            _log.info("local store %s is of another topic or too old: built anew", self._path)
+            self.clear()
+            return
+        self.position, self.rows = meta["position"], meta["rows"]
+
+    def _meta(self) -> bytes:
+        return ormsgpack.packb(
+            {
+                "topic_id": self._topic_id,
+                "position": self.position,
+                "rows": self.rows,
+                "written_ms": _now_ms(),
+            }
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
