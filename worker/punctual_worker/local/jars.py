@@ -67,7 +67,11 @@ def default_cache_dir(environment: Mapping[str, str] | None = None) -> Path:
 def pinned_jars(set_name: SetName) -> list[Jar]:
     """What the lock file lists for a set."""
     lock = tomllib.loads(_LOCK_FILE.read_text())[set_name]
-    return [Jar(*coordinates.split(":"), sha256) for coordinates, sha256 in lock.items()]
+    return [
+        Jar(organisation, module, revision, sha256)
+        for coordinates, sha256 in lock.items()
+        for organisation, module, revision in [coordinates.split(":")]
+    ]
 
 
 def jar_paths(set_name: SetName, *, cache_dir: Path | None = None) -> list[Path]:
