@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import Verb
@@ -54,12 +54,12 @@ class Fault:
 
 def is_timed() -> Column:
     """Whether the request is one that asks for a delivery."""
-    return F.coalesce(F.col("verb") != Verb.CANCEL.value, F.lit(False))
+    return sf.coalesce(sf.col("verb") != Verb.CANCEL.value, sf.lit(False))
 
 
 def is_allowed(rules: Rules) -> Column:
     """Whether the (legal) destination may be delivered to; null when there is none."""
-    destination = F.col("destination")
+    destination = sf.col("destination")
     allowed = ~destination.isin(*rules.forbidden_topics)
     return allowed & destination.rlike(rules.destinations_regex) if rules.destinations else allowed
 
@@ -69,8 +69,8 @@ def is_too_far(rules: Rules) -> Column:
 
     Not from the clock: a request that is taken in twice must be judged the same both times.
     """
-    beyond = F.col("due_ms") - F.greatest("ts_ms", F.lit(0)) > rules.horizon_ms
-    return ((F.col("ts_ms") >= 0) & beyond) | (F.col("due_ms") > times.LAST_MS)
+    beyond = sf.col("due_ms") - sf.greatest("ts_ms", sf.lit(0)) > rules.horizon_ms
+    return ((sf.col("ts_ms") >= 0) & beyond) | (sf.col("due_ms") > times.LAST_MS)
 
 
 def describe(faults: Sequence[Fault]) -> tuple[Column, Column]:
@@ -79,9 +79,9 @@ def describe(faults: Sequence[Fault]) -> tuple[Column, Column]:
     for fault in faults:
         before = conditions.get(fault.code)
         conditions[fault.code] = fault.condition if before is None else before | fault.condition
-    codes = [F.when(condition, F.lit(code.value)) for code, condition in conditions.items()]
-    sentences = [F.when(fault.condition, fault.sentence) for fault in faults]
-    return F.concat_ws(",", *codes), F.concat_ws(" ", *sentences)
+    codes = [sf.when(condition, sf.lit(code.value)) for code, condition in conditions.items()]
+    sentences = [sf.when(fault.condition, fault.sentence) for fault in faults]
+    return sf.concat_ws(",", *codes), sf.concat_ws(" ", *sentences)
 
 
 def possible_faults(rules: Rules) -> list[Fault]:
@@ -101,27 +101,27 @@ def possible_faults(rules: Rules) -> list[Fault]:
 
 
 def _action_faults() -> list[Fault]:
-    listed = F.concat_ws(
+    listed = sf.concat_ws(
         ", ",
-        F.transform(F.slice("unknown", 1, _SHOWN_NAMES), _shortened),
-        F.when(F.size("unknown") > _SHOWN_NAMES, F.lit("…")),
+        sf.transform(sf.slice("unknown", 1, _SHOWN_NAMES), _shortened),
+        sf.when(sf.size("unknown") > _SHOWN_NAMES, sf.lit("…")),
     )
     return [
         _invalid(Code.UNKNOWN_ACTION, names.ACTION, "verb"),
         Fault(
             Code.UNKNOWN_HEADER,
-            F.col("unknown").isNotNull(),
-            F.concat(
+            sf.col("unknown").isNotNull(),
+            sf.concat(
                 listed,
-                F.lit(": no such request header; want only "),
-                F.lit(", ".join(names.REQUEST_HEADERS) + "."),
+                sf.lit(": no such request header; want only "),
+                sf.lit(", ".join(names.REQUEST_HEADERS) + "."),
             ),
         ),
     ]
 
 
 def _id_faults() -> list[Fault]:
-    needs_id = F.coalesce(F.col("verb") != Verb.ADD.value, F.lit(False))
+    needs_id = sf.coalesce(sf.col("verb") != Verb.ADD.value, sf.lit(False))
     return [
         _missing(
             Code.MISSING_REQUEST_ID,
@@ -143,40 +143,42 @@ def _destination_faults(rules: Rules) -> list[Fault]:
         _invalid(Code.INVALID_DELIVER_TO, names.DELIVER_TO, "destination"),
         Fault(
             Code.DESTINATION_NOT_ALLOWED,
-            is_timed() & ~F.coalesce(is_allowed(rules), F.lit(True)),
-            F.concat(_given(names.DELIVER_TO), F.lit(f", which is not allowed: want {wanted}.")),
+            is_timed() & ~sf.coalesce(is_allowed(rules), sf.lit(True)),
+            sf.concat(_given(names.DELIVER_TO), sf.lit(f", which is not allowed: want {wanted}.")),
         ),
     ]
 
 
 def _time_faults(rules: Rules) -> list[Fault]:
     three = f"{names.DELIVER_AT}, {names.DELAY} and {names.CRON}"
-    no_timestamp = (F.col("ts_ms") < 0) & F.col("delay_ms").isNotNull()
+    no_timestamp = (sf.col("ts_ms") < 0) & sf.col("delay_ms").isNotNull()
     days = rules.horizon_ms // 86_400_000
     return [
         _missing(
             Code.MISSING_DELIVER_AT,
-            is_timed() & (F.col("times") == 0),
+            is_timed() & (sf.col("times") == 0),
             f"{names.DELIVER_AT} is missing: want one of {three}.",
         ),
         _missing(
             Code.CONFLICTING_TIMES,
-            is_timed() & (F.col("times") > 1),
+            is_timed() & (sf.col("times") > 1),
             f"more than one of {three} is there: want exactly one.",
         ),
         _invalid(Code.INVALID_DELIVER_AT, names.DELIVER_AT, "at_ms"),
         _invalid(Code.INVALID_DELAY, names.DELAY, "delay_ms"),
         _missing(
             Code.INVALID_DELAY,
-            is_timed() & F.coalesce(no_timestamp, F.lit(False)),
+            is_timed() & sf.coalesce(no_timestamp, sf.lit(False)),
             f"{names.DELAY} counts from the record's timestamp, and it has none: want a timestamp.",
         ),
         Fault(
             Code.DELIVER_AT_TOO_FAR,
-            is_timed() & F.coalesce(is_too_far(rules), F.lit(False)),
-            F.concat(
-                F.when(there(names.DELAY), _given(names.DELAY)).otherwise(_given(names.DELIVER_AT)),
-                F.lit(f", which is too far ahead: want at most {days} days (check the unit)."),
+            is_timed() & sf.coalesce(is_too_far(rules), sf.lit(False)),
+            sf.concat(
+                sf.when(there(names.DELAY), _given(names.DELAY)).otherwise(
+                    _given(names.DELIVER_AT)
+                ),
+                sf.lit(f", which is too far ahead: want at most {days} days (check the unit)."),
             ),
         ),
     ]
@@ -199,66 +201,66 @@ def _cron_faults() -> list[Fault]:
 def _too_large(rules: Rules) -> Fault:
     return Fault(
         Code.TOO_LARGE,
-        ~F.col("fits"),
-        F.concat(
-            F.lit("key, value and headers take "),
-            F.col("request_bytes").cast("string"),
-            F.lit(f" bytes, too many for an action record of at most {rules.max_action_bytes}."),
+        ~sf.col("fits"),
+        sf.concat(
+            sf.lit("key, value and headers take "),
+            sf.col("request_bytes").cast("string"),
+            sf.lit(f" bytes, too many for an action record of at most {rules.max_action_bytes}."),
         ),
     )
 
 
 def _missing(code: Code, condition: Column, sentence: str) -> Fault:
-    return Fault(code, condition, F.lit(sentence))
+    return Fault(code, condition, sf.lit(sentence))
 
 
 def _invalid(code: Code, name: str, parsed: str) -> Fault:
     """The header is there and is text, but nothing could be made of it."""
-    is_text = F.coalesce(F.is_valid_utf8(raw(name)), F.lit(True))
-    condition = _is_read(name) & there(name) & F.col(parsed).isNull() & is_text
+    is_text = sf.coalesce(sf.is_valid_utf8(raw(name)), sf.lit(True))
+    condition = _is_read(name) & there(name) & sf.col(parsed).isNull() & is_text
     return Fault(
-        code, condition, F.concat(_given(name), F.lit(f": want {_WANTED[name]}."), _hint(name))
+        code, condition, sf.concat(_given(name), sf.lit(f": want {_WANTED[name]}."), _hint(name))
     )
 
 
 def _hint(name: str) -> Column:
     if name not in (names.DELIVER_AT, names.EXPIRES_AT):
-        return F.lit("")
+        return sf.lit("")
     looks_like_epoch = raw(name).rlike(_EPOCH_LOOK)
     hint = f" Digits alone are not taken: seconds or milliseconds? (in {name})"
-    return F.when(looks_like_epoch, F.lit(hint)).otherwise(F.lit(""))
+    return sf.when(looks_like_epoch, sf.lit(hint)).otherwise(sf.lit(""))
 
 
 def _not_utf8(name: str) -> Fault:
-    is_broken = ~F.coalesce(F.is_valid_utf8(raw(name)), F.lit(True))
-    shown = F.hex(F.substring(raw(name).cast("binary"), 1, _SHOWN_BYTES))
+    is_broken = ~sf.coalesce(sf.is_valid_utf8(raw(name)), sf.lit(True))
+    shown = sf.hex(sf.substring(raw(name).cast("binary"), 1, _SHOWN_BYTES))
     return Fault(
         Code.NOT_UTF8,
         _is_read(name) & is_broken,
-        F.concat(
-            F.lit(f"{name} is not UTF-8 text (bytes "),
+        sf.concat(
+            sf.lit(f"{name} is not UTF-8 text (bytes "),
             shown,
-            F.when(F.octet_length(raw(name)) > _SHOWN_BYTES, F.lit("…")).otherwise(F.lit("")),
-            F.lit(f"): want {_WANTED[name]}."),
+            sf.when(sf.octet_length(raw(name)) > _SHOWN_BYTES, sf.lit("…")).otherwise(sf.lit("")),
+            sf.lit(f"): want {_WANTED[name]}."),
         ),
     )
 
 
 def _is_read(name: str) -> Column:
-    return F.lit(True) if name in _ALWAYS_READ else is_timed()
+    return sf.lit(True) if name in _ALWAYS_READ else is_timed()
 
 
 def _given(name: str) -> Column:
     value = raw(name)
     described = (
-        F.when(value.isNull(), F.lit(" has a null value"))
-        .when(value == "", F.lit(" is empty"))
-        .otherwise(F.concat(F.lit(" is '"), _shortened(value), F.lit("'")))
+        sf.when(value.isNull(), sf.lit(" has a null value"))
+        .when(value == "", sf.lit(" is empty"))
+        .otherwise(sf.concat(sf.lit(" is '"), _shortened(value), sf.lit("'")))
     )
-    return F.concat(F.lit(name), described)
+    return sf.concat(sf.lit(name), described)
 
 
 def _shortened(text: Column) -> Column:
-    return F.when(
-        F.length(text) > _SHOWN_CHARS, F.concat(F.substring(text, 1, _SHOWN_CHARS), F.lit("…"))
+    return sf.when(
+        sf.length(text) > _SHOWN_CHARS, sf.concat(sf.substring(text, 1, _SHOWN_CHARS), sf.lit("…"))
     ).otherwise(text)

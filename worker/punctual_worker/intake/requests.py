@@ -12,7 +12,7 @@ that need it and for few others.
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import NATIVE_SOURCE, Verb
@@ -37,12 +37,12 @@ _VERBS: Final = {"ADD": Verb.ADD, "REPLACE": Verb.REPLACE, "CANCEL": Verb.CANCEL
 
 def raw(name: str) -> Column:
     """Value of a request header as text, of whatever bytes; null when it is null or absent."""
-    return F.col(f"raw:{name}")
+    return sf.col(f"raw:{name}")
 
 
 def there(name: str) -> Column:
     """Whether the record has the header at all."""
-    return F.col(f"has:{name}")
+    return sf.col(f"has:{name}")
 
 
 def with_facts(records: DataFrame, rules: Rules) -> DataFrame:
@@ -51,91 +51,93 @@ def with_facts(records: DataFrame, rules: Rules) -> DataFrame:
 
 
 def _with_oddities(records: DataFrame) -> DataFrame:
-    header_names, values = F.col("headers.key"), F.col("headers.value")
-    others = F.array_except(header_names, F.array(*map(F.lit, names.REQUEST_HEADERS)))
-    outside = F.contains(F.array_join(others, "\n"), F.lit(names.PREFIX))
+    header_names, values = sf.col("headers.key"), sf.col("headers.value")
+    others = sf.array_except(header_names, sf.array(*map(sf.lit, names.REQUEST_HEADERS)))
+    outside = sf.contains(sf.array_join(others, "\n"), sf.lit(names.PREFIX))
     # `array_contains` is null when no value is empty but some value is null.
-    empty_or_null = F.coalesce(F.array_contains(values, F.lit(b"")), F.lit(True))
+    empty_or_null = sf.coalesce(sf.array_contains(values, sf.lit(b"")), sf.lit(True))
     return records.select(
         *("topic", "partition", "offset", "key", "value", "headers"),
-        F.unix_millis("timestamp").alias("ts_ms"),
-        F.map_from_entries("headers").alias("map"),
-        (F.col("headers").isNotNull() & (empty_or_null | outside)).alias("odd"),
+        sf.unix_millis("timestamp").alias("ts_ms"),
+        sf.map_from_entries("headers").alias("map"),
+        (sf.col("headers").isNotNull() & (empty_or_null | outside)).alias("odd"),
         _request_bytes(header_names, values).alias("request_bytes"),
     )
 
 
 def _request_bytes(header_names: Column, values: Column) -> Column:
     # Uncompressed: a producer's compression lets a record through that is far beyond the limit.
-    headers = F.octet_length(F.array_join(header_names, "")) + F.octet_length(
-        F.array_join(values.cast("array<string>"), "")
+    headers = sf.octet_length(sf.array_join(header_names, "")) + sf.octet_length(
+        sf.array_join(values.cast("array<string>"), "")
     )
     return (
         _octets("key")
         + _octets("value")
-        + F.coalesce(headers, F.lit(0))
-        + F.coalesce(F.size("headers"), F.lit(0)) * _HEADER_OVERHEAD_BYTES
+        + sf.coalesce(headers, sf.lit(0))
+        + sf.coalesce(sf.size("headers"), sf.lit(0)) * _HEADER_OVERHEAD_BYTES
     )
 
 
 def _octets(column: str) -> Column:
-    return F.coalesce(F.octet_length(column), F.lit(0))
+    return sf.coalesce(sf.octet_length(column), sf.lit(0))
 
 
 def _with_headers(records: DataFrame) -> DataFrame:
     columns = []
     for name in names.REQUEST_HEADERS:
-        value = F.try_element_at(F.col("map"), F.lit(name))
+        value = sf.try_element_at(sf.col("map"), sf.lit(name))
         columns.append(value.cast("string").alias(f"raw:{name}"))
-        is_null = F.col("odd") & F.map_contains_key(F.col("map"), name)
+        is_null = sf.col("odd") & sf.map_contains_key(sf.col("map"), name)
         columns.append((value.isNotNull() | is_null).alias(f"has:{name}"))
     return records.select(
         *("topic", "partition", "offset", "key", "value", "headers", "ts_ms", "request_bytes"),
-        F.when(F.col("odd"), _unknown_names()).alias("unknown"),
-        F.when(F.col("odd"), _without_stale()).otherwise(F.col("headers")).alias("kept"),
-        F.concat_ws("/", F.lit(NATIVE_SOURCE), "partition", "offset").alias("action_key"),
+        sf.when(sf.col("odd"), _unknown_names()).alias("unknown"),
+        sf.when(sf.col("odd"), _without_stale()).otherwise(sf.col("headers")).alias("kept"),
+        sf.concat_ws("/", sf.lit(NATIVE_SOURCE), "partition", "offset").alias("action_key"),
         *columns,
     )
 
 
 def _unknown_names() -> Column:
     known = (*names.REQUEST_HEADERS, *names.STALE_HEADERS)
-    unknown = F.filter(
-        F.array_except(F.col("headers.key"), F.array(*map(F.lit, known))),
+    unknown = sf.filter(
+        sf.array_except(sf.col("headers.key"), sf.array(*map(sf.lit, known))),
         lambda name: name.startswith(names.PREFIX),
     )
-    return F.when(F.size(unknown) > 0, unknown)
+    return sf.when(sf.size(unknown) > 0, unknown)
 
 
 def _without_stale() -> Column:
-    return F.filter("headers", lambda header: ~header["key"].isin(*names.STALE_HEADERS))
+    return sf.filter("headers", lambda header: ~header["key"].isin(*names.STALE_HEADERS))
 
 
 def _with_parsed(records: DataFrame, rules: Rules) -> DataFrame:
-    action = F.upper(raw(names.ACTION))
-    verb = F.when(~there(names.ACTION), F.lit(Verb.ADD.value))
+    action = sf.upper(raw(names.ACTION))
+    verb = sf.when(~there(names.ACTION), sf.lit(Verb.ADD.value))
     for word, one in _VERBS.items():
-        verb = verb.when(action == word, F.lit(one.value))
+        verb = verb.when(action == word, sf.lit(one.value))
     request_id = raw(names.REQUEST_ID)
-    id_is_legal = F.octet_length(request_id).between(1, MAX_ID_BYTES) & F.is_valid_utf8(request_id)
+    id_is_legal = sf.octet_length(request_id).between(1, MAX_ID_BYTES) & sf.is_valid_utf8(
+        request_id
+    )
     return records.withColumns(
         {
             "verb": verb,
-            "request_id": F.when(id_is_legal, request_id),
-            "destination": F.when(_is_legal_topic(raw(names.DELIVER_TO)), raw(names.DELIVER_TO)),
+            "request_id": sf.when(id_is_legal, request_id),
+            "destination": sf.when(_is_legal_topic(raw(names.DELIVER_TO)), raw(names.DELIVER_TO)),
             "at_ms": times.instant_ms(raw(names.DELIVER_AT)),
             "delay_ms": times.duration_ms(raw(names.DELAY)),
             "cron": _if_matches(names.CRON, _CRON),
             "timezone": _if_matches(names.TIMEZONE, _TIMEZONE),
-            "misfire": F.lower(_if_matches(names.MISFIRE, _MISFIRE)),
+            "misfire": sf.lower(_if_matches(names.MISFIRE, _MISFIRE)),
             "to_partition": _if_matches(names.DELIVER_PARTITION, _PARTITION).try_cast("int"),
             "expires_ms": times.instant_ms(raw(names.EXPIRES_AT)),
             "spread_ms": times.duration_ms(raw(names.SPREAD)),
             "times": sum(
                 (there(name).cast("int") for name in (names.DELIVER_AT, names.DELAY, names.CRON)),
-                start=F.lit(0),
+                start=sf.lit(0),
             ),
-            "fits": F.col("request_bytes") + ACTION_ROOM_BYTES <= rules.max_action_bytes,
+            "fits": sf.col("request_bytes") + ACTION_ROOM_BYTES <= rules.max_action_bytes,
         }
     )
 
@@ -145,21 +147,21 @@ def _is_legal_topic(topic: Column) -> Column:
 
 
 def _if_matches(name: str, pattern: str) -> Column:
-    return F.when(raw(name).rlike(pattern), raw(name))
+    return sf.when(raw(name).rlike(pattern), raw(name))
 
 
 def _with_due(records: DataFrame) -> DataFrame:
-    schedule_id = F.coalesce("request_id", "action_key")
-    hashed = F.crc32(schedule_id.cast("binary"))
+    schedule_id = sf.coalesce("request_id", "action_key")
+    hashed = sf.crc32(schedule_id.cast("binary"))
     # The hash spreads over 49 days; a longer spread is simply not used up.
-    later = F.coalesce(F.try_mod(F.col("hash"), F.col("spread_ms")), F.lit(0))
-    asked = F.coalesce(
-        F.col("at_ms") + later,
+    later = sf.coalesce(sf.try_mod(sf.col("hash"), sf.col("spread_ms")), sf.lit(0))
+    asked = sf.coalesce(
+        sf.col("at_ms") + later,
         # A record without a timestamp (-1) has no moment to count from.
-        F.when(F.col("ts_ms") >= 0, F.col("ts_ms") + F.col("delay_ms") + later),
+        sf.when(sf.col("ts_ms") >= 0, sf.col("ts_ms") + sf.col("delay_ms") + later),
         # The dispatcher works out the times of recurring ones, their spread too.
-        F.when(F.col("cron").isNotNull(), F.col("ts_ms")),
+        sf.when(sf.col("cron").isNotNull(), sf.col("ts_ms")),
     )
     return records.withColumn("hash", hashed).withColumn(
-        "due_ms", F.when(F.col("times") == 1, asked)
+        "due_ms", sf.when(sf.col("times") == 1, asked)
     )

@@ -23,7 +23,7 @@ a millisecond is rounded up: nothing may ever be early.
 from typing import Final
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 _INSTANT: Final = (
     r"\A(?!0000|0001-01-01.*\+|9999-12-31[Tt].*-|9999-12-31[Tt]23:59:59[.,]999[0-9]*[1-9])"
@@ -51,41 +51,43 @@ _ISO_PARTS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
 def instant_ms(text: Column) -> Column:
     """Milliseconds since the epoch of an instant; null if it is none."""
-    return F.when(text.rlike(_INSTANT), _parsed_ms(F.translate(text, "tz,", "TZ.")))
+    return sf.when(text.rlike(_INSTANT), _parsed_ms(sf.translate(text, "tz,", "TZ.")))
 
 
 def _parsed_ms(text: Column) -> Column:
     # Spark's cast knows no zone after minutes without seconds.
-    with_seconds = F.when(
-        (F.length(text) > _TO_THE_MINUTE) & (F.substring(text, _TO_THE_MINUTE + 1, 1) != ":"),
-        F.concat(
-            F.substring(text, 1, _TO_THE_MINUTE),
-            F.lit(":00"),
-            F.substring(text, _TO_THE_MINUTE + 1, 6),
+    with_seconds = sf.when(
+        (sf.length(text) > _TO_THE_MINUTE) & (sf.substring(text, _TO_THE_MINUTE + 1, 1) != ":"),
+        sf.concat(
+            sf.substring(text, 1, _TO_THE_MINUTE),
+            sf.lit(":00"),
+            sf.substring(text, _TO_THE_MINUTE + 1, 6),
         ),
     ).otherwise(text)
-    rounded_up = F.when((F.length(text) > _TO_THE_MS) & text.rlike(_FINER_THAN_MS), 1).otherwise(0)
-    return F.unix_millis(with_seconds.try_cast("timestamp")) + rounded_up
+    rounded_up = sf.when((sf.length(text) > _TO_THE_MS) & text.rlike(_FINER_THAN_MS), 1).otherwise(
+        0
+    )
+    return sf.unix_millis(with_seconds.try_cast("timestamp")) + rounded_up
 
 
 def duration_ms(text: Column) -> Column:
     """Milliseconds of a duration; null if it is none."""
-    return F.when(text.rlike(_SHORT), _short_ms(text)).when(text.rlike(_ISO), _iso_ms(text))
+    return sf.when(text.rlike(_SHORT), _short_ms(text)).when(text.rlike(_ISO), _iso_ms(text))
 
 
 def _short_ms(text: Column) -> Column:
-    unit = F.regexp_extract(text, _SHORT, 2)
-    factor = F.lit(None).cast("bigint")
+    unit = sf.regexp_extract(text, _SHORT, 2)
+    factor = sf.lit(None).cast("bigint")
     for name, milliseconds in _UNIT_MS.items():
-        factor = F.when(unit == name, milliseconds).otherwise(factor)
-    return F.regexp_extract(text, _SHORT, 1).try_cast("bigint") * factor
+        factor = sf.when(unit == name, milliseconds).otherwise(factor)
+    return sf.regexp_extract(text, _SHORT, 1).try_cast("bigint") * factor
 
 
 def _iso_ms(text: Column) -> Column:
-    total = F.lit(0).cast("bigint")
+    total = sf.lit(0).cast("bigint")
     for group, milliseconds in enumerate(_ISO_PARTS_MS, start=1):
-        number = F.regexp_extract(text, _ISO, group).try_cast("bigint")
-        total = total + F.coalesce(number, F.lit(0)) * F.lit(milliseconds).cast("bigint")
-    fraction = F.regexp_extract(text, _ISO, len(_ISO_PARTS_MS) + 1)
-    nanoseconds = F.rpad(fraction, 9, "0").try_cast("bigint")
-    return total + F.ceil(nanoseconds / 1_000_000)
+        number = sf.regexp_extract(text, _ISO, group).try_cast("bigint")
+        total = total + sf.coalesce(number, sf.lit(0)) * sf.lit(milliseconds).cast("bigint")
+    fraction = sf.regexp_extract(text, _ISO, len(_ISO_PARTS_MS) + 1)
+    nanoseconds = sf.rpad(fraction, 9, "0").try_cast("bigint")
+    return total + sf.ceil(nanoseconds / 1_000_000)

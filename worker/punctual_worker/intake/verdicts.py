@@ -1,7 +1,7 @@
 """Accept or refuse: the plan of a good request, the codes and sentences of a bad one. Pure."""
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import NULL_VALUE, PLAN_FIELDS, PLAN_VERSION, Verb
@@ -20,20 +20,20 @@ def with_verdict(requests: DataFrame, rules: Rules) -> DataFrame:
     """Adds `accepted`, and either `plan` or `codes` and `sentences`."""
     judged = requests.withColumn("accepted", _is_faultless(rules))
     codes, sentences = describe(possible_faults(rules))
-    refused = ~F.col("accepted")
+    refused = ~sf.col("accepted")
     return judged.withColumns(
         {
-            "plan": F.when(F.col("accepted"), _plan()),
-            "codes": F.when(refused, codes),
-            "sentences": F.when(refused, sentences),
+            "plan": sf.when(sf.col("accepted"), _plan()),
+            "codes": sf.when(refused, codes),
+            "sentences": sf.when(refused, sentences),
         }
     )
 
 
 def _is_faultless(rules: Rules) -> Column:
     """The same judgement as `possible_faults`, in the few steps that a good request needs."""
-    id_is_good = F.col("request_id").isNotNull() | ~(
-        there(names.REQUEST_ID) | (F.col("verb") != Verb.ADD.value)
+    id_is_good = sf.col("request_id").isNotNull() | ~(
+        there(names.REQUEST_ID) | (sf.col("verb") != Verb.ADD.value)
     )
     optional = {
         names.DELIVER_PARTITION: "to_partition",
@@ -42,19 +42,19 @@ def _is_faultless(rules: Rules) -> Column:
         names.MISFIRE: "misfire",
         names.TIMEZONE: "timezone",
     }
-    delivery_is_good = is_allowed(rules) & F.col("due_ms").isNotNull() & ~is_too_far(rules)
+    delivery_is_good = is_allowed(rules) & sf.col("due_ms").isNotNull() & ~is_too_far(rules)
     for name, parsed in optional.items():
-        delivery_is_good = delivery_is_good & (~there(name) | F.col(parsed).isNotNull())
+        delivery_is_good = delivery_is_good & (~there(name) | sf.col(parsed).isNotNull())
     recurring_only = there(names.MISFIRE) | there(names.TIMEZONE)
     delivery_is_good = delivery_is_good & (there(names.CRON) | ~recurring_only)
     faultless = (
-        F.col("verb").isNotNull()
-        & F.col("unknown").isNull()
-        & F.col("fits")
+        sf.col("verb").isNotNull()
+        & sf.col("unknown").isNull()
+        & sf.col("fits")
         & id_is_good
         & (~is_timed() | delivery_is_good)
     )
-    return F.coalesce(faultless, F.lit(False))
+    return sf.coalesce(faultless, sf.lit(False))
 
 
 def _plan() -> Column:
@@ -62,20 +62,22 @@ def _plan() -> Column:
     timed = is_timed()
 
     def when_timed(column: str) -> Column:
-        return F.when(timed, F.col(column)).cast("string")
+        return sf.when(timed, sf.col(column)).cast("string")
 
     fields = {
-        "version": F.lit(PLAN_VERSION),
-        "verb": F.col("verb"),
-        "due_ms": F.when(timed, F.col("due_ms")).otherwise(F.lit(0)).cast("string"),
+        "version": sf.lit(PLAN_VERSION),
+        "verb": sf.col("verb"),
+        "due_ms": sf.when(timed, sf.col("due_ms")).otherwise(sf.lit(0)).cast("string"),
         "destination": when_timed("destination"),
         "partition": when_timed("to_partition"),
         "expires_ms": when_timed("expires_ms"),
-        "flags": F.when(F.col("value").isNull(), F.lit(NULL_VALUE)),
+        "flags": sf.when(sf.col("value").isNull(), sf.lit(NULL_VALUE)),
         "misfire": when_timed("misfire"),
         "cron": when_timed("cron"),
         "timezone": when_timed("timezone"),
-        "request_id": F.col("request_id"),
+        "request_id": sf.col("request_id"),
     }
     # `concat_ws` leaves nulls out, and the field's place with them.
-    return F.concat_ws("|", *(F.coalesce(fields.get(f, F.lit("")), F.lit("")) for f in PLAN_FIELDS))
+    return sf.concat_ws(
+        "|", *(sf.coalesce(fields.get(f, sf.lit("")), sf.lit("")) for f in PLAN_FIELDS)
+    )

@@ -1,0 +1,82 @@
+"""The Spark session of intake: the only place that knows Spark's setting names."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from punctual_worker.errors import PunctualError
+from punctual_worker.settings import Settings
+
+_SPARE_SLOTS: Final = 1
+_LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+EXPRESSION_CONF: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.ansi.enabled": "true",
+}
+"""What the expressions rely on: no zone means UTC, the last of a repeated header counts."""
+
+
+class SessionError(PunctualError):
+    """Spark cannot be started as intake needs it."""
+
+
+def intake_dir(settings: Settings) -> Path:
+    """Where intake keeps its caches."""
+    return settings.data_dir.absolute() / "intake"
+
+
+def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str, str]:
+    """Spark's settings for intake; what the user gave wins, but for what correctness needs."""
+    java_options = " ".join(
+        (
+            f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+            # The class data archive saves about a second; the serial collector, memory and threads
+            # on the few cores of a pod. Pauses are short: nearly everything dies young.
+            "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= 2 else "-XX:+UseG1GC",
+        )
+    )
+    return {
+        "spark.app.name": f"{settings.app_id}-intake",
+        "spark.master": settings.intake_master or f"local[{slots}]",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.local.dir": str(intake_dir(settings) / "spark"),
+        "spark.sql.warehouse.dir": str(intake_dir(settings) / "warehouse"),
+        "spark.driver.memory": "768m",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.driver.host": "localhost",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "WARN",
+        "spark.sql.streaming.metricsEnabled": "false",
+        # A start with another number of batches kept would only fill the disk.
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        **settings.spark,
+        **EXPRESSION_CONF,
+    }
+
+
+def start_session(settings: Settings, *, jars: list[Path], request_partitions: int) -> SparkSession:
+    """A session with a task slot for each request partition: a real-time task never ends."""
+    slots = request_partitions + _SPARE_SLOTS
+    intake_dir(settings).mkdir(parents=True, exist_ok=True)
+    # The session's JVM is started by PySpark from this variable alone; secrets are not in it.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder
+    for name, value in spark_conf(settings, jars=jars, slots=slots).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    available = session.sparkContext.defaultParallelism
+    if settings.intake_mode == "real-time" and available < request_partitions:
+        session.stop()
+        raise SessionError(
+            f"Spark has {available} task slots and the requests topic {request_partitions} "
+            "partitions: real-time mode keeps one task for each of them, so give Spark at least "
+            f"{request_partitions} slots (intake-master local[{slots}]), or set intake-mode to "
+            "micro-batch."
+        )
+    return session
