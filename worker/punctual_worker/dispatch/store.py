@@ -59,7 +59,7 @@ class Store:
         self._memory = memory
         self._topic_id = topic_id
         self._no_wal = WriteOptions()
-        self._no_wal.disable_wal = True
+        self._no_wal.disable_wal = True  # type: ignore[method-assign, assignment] # stub is wrong
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = self._open()
         self._sweep_from = b""

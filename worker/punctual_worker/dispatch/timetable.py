@@ -98,11 +98,17 @@ class Outcome:
     more: bool = False
     """Whether something due was left for the next turn."""
 
-    @property
-    def writes(self) -> bool:
-        """Whether anything but the position has moved."""
+    def writes(self, before: Checkpoint) -> bool:
+        """Whether a transaction is needed; a position alone can wait for the next one."""
         return bool(
-            self.deliveries or self.rejections or self.rearmed or self.tombstones or self.fired
+            self.deliveries
+            or self.rejections
+            or self.rearmed
+            or self.tombstones
+            or self.changes.puts
+            or self.changes.removes
+            or self.checkpoint.cursor != before.cursor
+            or self.checkpoint.watermarks != before.watermarks
         )
 
 

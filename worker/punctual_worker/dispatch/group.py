@@ -1,0 +1,125 @@
+"""The consumer group of dispatchers: which partitions are ours, and what comes in on them.
+
+Everything runs on the thread that polls. The group's metadata, which fences an owner that lost its
+partitions without noticing, is taken when partitions are assigned and never later: asked for after
+a long stop it could already be a newer generation's.
+"""
+
+import logging
+import time
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from punctual_worker.dispatch.entries import LogRecord
+from punctual_worker.dispatch.writing import BrokenError
+
+_QUEUED_KBYTES: Final = 16_384
+_log = logging.getLogger(__name__)
+
+
+class Group:
+    """Membership of the group, from `__init__` to `close`."""
+
+    def __init__(
+        self, config: dict[str, Any], *, topic: str, group_id: str, session_timeout_ms: int
+    ) -> None:
+        self._topic = topic
+        self._trusted_seconds = session_timeout_ms / 2000
+        self.metadata: Any = None
+        self.gained: list[int] = []
+        self.lost: list[int] = []
+        self.joined = False
+        self.consumer = Consumer(
+            {
+                **config,
+                "group.id": group_id,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": session_timeout_ms,
+                "heartbeat.interval.ms": min(session_timeout_ms // 6, 3_000),
+                "max.poll.interval.ms": max(120_000, session_timeout_ms),
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "queued.max.messages.kbytes": _QUEUED_KBYTES,
+                "fetch.error.backoff.ms": 50,
+            },
+            logger=_log,
+        )
+        self.consumer.subscribe(
+            [topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
+
+    def poll(self, seconds: float, limit: int) -> dict[int, list[LogRecord]]:
+        """Wait for a record, then take what else is there; by partition."""
+        began = time.monotonic()
+        first = self.consumer.poll(seconds)
+        if self.gained and time.monotonic() - began - seconds > self._trusted_seconds:
+            raise BrokenError("stopped for too long while partitions were assigned")
+        if first is None:
+            return {}
+        batches: dict[int, list[LogRecord]] = {}
+        for message in (first, *self.consumer.consume(limit - 1, 0)):
+            error = message.error()
+            if error is not None:
+                self._complain(error)
+                continue
+            batches.setdefault(message.partition() or 0, []).append(log_record(message))
+        return batches
+
+    def begin(self, partition: int, offset: int) -> None:
+        """Read a partition from here on."""
+        place = TopicPartition(self._topic, partition, offset)
+        self.consumer.seek(place)
+        self.consumer.resume([place])
+
+    def pause(self, partition: int) -> None:
+        """Leave a partition's records where they are for now."""
+        self.consumer.pause([TopicPartition(self._topic, partition)])
+
+    def close(self) -> None:
+        """Leave the group, so that others take over at once."""
+        self.consumer.close()
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        places = [TopicPartition(self._topic, tp.partition, OFFSET_END) for tp in partitions]
+        consumer.incremental_assign(places)
+        if places:
+            consumer.pause(places)  # until the table is there
+        self.metadata = consumer.consumer_group_metadata()
+        self.gained += [tp.partition for tp in partitions]
+        self.joined = True
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.lost += [tp.partition for tp in partitions]
+        consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        _log.warning("partitions taken away: %s", sorted(tp.partition for tp in partitions))
+        self.joined = False
+        self._on_revoke(consumer, partitions)
+
+    def _complain(self, error: KafkaError) -> None:
+        if error.fatal():
+            raise BrokenError(str(error))
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise KafkaException(error)
+        _log.warning("reading the actions topic: %s", error)
+
+
+def log_record(message: Message) -> LogRecord:
+    """What the pure code sees of a Kafka message."""
+    key: Any = message.key()
+    value: Any = message.value()
+    headers: Any = message.headers()
+    return LogRecord(
+        message.offset() or 0, message.timestamp()[1], key or b"", value, headers or ()
+    )

@@ -1,0 +1,376 @@
+"""The dispatcher's loop: wait for a record or a due time, take a turn, tidy up, again.
+
+One life of the loop ends with a clean stop, or with `BrokenError` when it is not known what Kafka
+has; `main` then begins another one, which takes its partitions over from what is committed.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from punctual_worker.contract import actions
+from punctual_worker.dispatch.destinations import Destinations
+from punctual_worker.dispatch.entries import LogRecord
+from punctual_worker.dispatch.group import Group
+from punctual_worker.dispatch.metrics import DispatchMetrics
+from punctual_worker.dispatch.partition import Partition
+from punctual_worker.dispatch.store import Store
+from punctual_worker.dispatch.takeover import Restored, Restorer
+from punctual_worker.dispatch.timetable import Budget, Outcome, PartitionTurn
+from punctual_worker.dispatch.writing import (
+    DestinationError,
+    InterruptedWriteError,
+    Sweeper,
+    Work,
+    Writer,
+)
+
+_LONGEST_WAIT_SECONDS: Final = 0.5
+_RESTORING_WAIT_SECONDS: Final = 0.01
+_GATHER_MS: Final = 8
+"""What comes in so shortly before something is due shares its transaction: two would be later."""
+_TURN_MAX_BYTES: Final = 32 * 1024 * 1024
+_SWEEP_ROWS: Final = 2_000
+_SWEEP_EVERY_MS: Final = 1_000
+_SWEEP_MARGIN_MS: Final = 50
+"""No sweeping when something falls due so soon."""
+_TIDY_EVERY_MS: Final = 1_000
+_TOUCH_EVERY_MS: Final = 60_000
+_POSITION_EVERY_MS: Final = 10_000
+"""How long a position that moved over our own records alone may stay uncommitted."""
+_RETRY_SECONDS: Final = (0.05, 2.0)
+_OVERDUE_MS: Final = 1_000
+_OVERDUE_COUNTED: Final = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+def now_ms() -> int:
+    """This machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass
+class Owned:
+    """A partition in service."""
+
+    partition: Partition
+    store: Store
+    unswept: int
+    held: list[LogRecord] = field(default_factory=list)
+    """Read, and not yet part of a committed turn."""
+    waiting: bool = False
+    next_due_ms: int | None = None
+    committed_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one life of the loop works with."""
+
+    group: Group
+    writer: Writer
+    sweeper: Sweeper
+    restorer: Restorer
+    destinations: Destinations
+    metrics: DispatchMetrics
+    group_token: Callable[[], Any]
+    """What the writer needs to be fenced by the group: its metadata, or its consumer."""
+    turn_max_records: int
+
+
+class Loop:
+    """One life."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._owned: dict[int, Owned] = {}
+        self._unservable: dict[int, str] = {}
+        self._more = False
+        self._retry_at = 0.0
+        self._retry_pause = _RETRY_SECONDS[0]
+        self._turns = 0
+        self._swept_ms = 0
+        self._tidied_ms = 0
+        self._touched_ms = 0
+
+    # what readiness asks
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether every partition of ours is served."""
+        parts = self._parts
+        if not parts.group.joined:
+            return False, "waiting for the consumer group"
+        if self._unservable:
+            return False, "; ".join(f"partition {n}: {why}" for n, why in self._unservable.items())
+        if parts.restorer.busy:
+            return False, "taking partitions over"
+        if any(owned.waiting for owned in self._owned.values()):
+            return False, "this machine's clock is behind that of the last owner"
+        if self._retry_at:
+            return False, "Kafka refuses transactions"
+        return True, f"serving {len(self._owned)} partitions"
+
+    # the loop
+
+    def step(self) -> None:
+        """Wait for something to do, and do it."""
+        batches = self._parts.group.poll(self._patience(), self._parts.turn_max_records)
+        self._follow_assignment()
+        for number, records in batches.items():
+            if owned := self._owned.get(number):
+                owned.held += records
+        if self._work_is_due():
+            self._turn()
+        self._tidy()
+
+    def stop(self) -> None:
+        """A clean end: tell the log how far we are, and keep the stores."""
+        works = [
+            Work(number, Outcome(owned.partition.checkpoint), True)
+            for number, owned in self._owned.items()
+            if owned.partition.unrecorded and owned.partition.checkpoint.position
+        ]
+        if works:
+            self._parts.writer.write(works, self._parts.group_token())
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for number in list(self._owned):
+            self._give_up(number)
+        self._parts.group.close()
+        self._parts.restorer.close()
+        self._parts.writer.close()
+        self._parts.sweeper.close()
+
+    def _patience(self) -> float:
+        """Seconds to wait for records: until something is due."""
+        if self._retry_at:
+            return max(0.0, min(self._retry_at - time.monotonic(), _LONGEST_WAIT_SECONDS))
+        if self._more:
+            return 0.0
+        longest = _RESTORING_WAIT_SECONDS if self._parts.restorer.busy else _LONGEST_WAIT_SECONDS
+        due = self._next_due_ms()
+        if due is None:
+            return longest
+        left = due / 1000 - time.time()
+        if left <= 0:
+            return 0.0
+        if left < 0.001:
+            time.sleep(left)  # finer than Kafka's own waiting
+            return 0.0
+        return min(left, longest)
+
+    def _next_due_ms(self) -> int | None:
+        return min(
+            (o.next_due_ms for o in self._owned.values() if o.next_due_ms is not None),
+            default=None,
+        )
+
+    def _work_is_due(self) -> bool:
+        if self._retry_at:
+            if time.monotonic() < self._retry_at:
+                return False
+            self._retry_at = 0.0
+            return True
+        if self._more:
+            return True
+        due = self._next_due_ms()
+        left = None if due is None else due - now_ms()
+        if left is not None and left <= 0:
+            return True
+        held = any(owned.held for owned in self._owned.values())
+        return held and (left is None or left > _GATHER_MS)
+
+    # turns
+
+    def _turn(self) -> None:
+        now = now_ms()
+        self._more = False
+        turns = self._begin(now)
+        budget = Budget(self._parts.turn_max_records, _TURN_MAX_BYTES)
+        budget.delivered = sum(turn.delivered_at_once for turn in turns.values())
+        for turn in turns.values():
+            turn.collect(budget)
+        outcomes = {number: turn.finish() for number, turn in turns.items()}
+        works = [
+            Work(number, outcome, self._owned[number].partition.must_record(now))
+            for number, outcome in outcomes.items()
+            if self._must_write(number, outcome, now)
+        ]
+        if works and not self._write(works):
+            return
+        for work in works:
+            self._settle(work, now)
+        for number, outcome in outcomes.items():
+            owned = self._owned[number]
+            owned.held = []
+            owned.next_due_ms = owned.partition.next_due_ms()
+            self._more = self._more or outcome.more
+
+    def _begin(self, now: int) -> dict[int, PartitionTurn]:
+        """Take in what was read; partitions take turns at being first, none starves the others."""
+        self._turns += 1
+        numbers = sorted(self._owned)
+        first = self._turns % max(len(numbers), 1)
+        turns: dict[int, PartitionTurn] = {}
+        for number in numbers[first:] + numbers[:first]:
+            owned = self._owned[number]
+            self._watch_clock(number, owned, now)
+            if not owned.waiting:
+                turn = owned.partition.turn(judge=self._parts.destinations.judge, now_ms=now)
+                turn.take_in(owned.held)
+                turns[number] = turn
+        return turns
+
+    def _watch_clock(self, number: int, owned: Owned, now: int) -> None:
+        behind = owned.partition.must_wait(now)
+        if behind and not owned.waiting:
+            ahead = owned.partition.checkpoint.cursor_ms - now
+            _log.warning("partition %d waits: our clock is %d ms behind", number, ahead)
+        if behind != owned.waiting:
+            owned.waiting = behind
+            self._parts.metrics.enter(number, "clock-behind" if behind else "active")
+
+    def _must_write(self, number: int, outcome: Outcome, now: int) -> bool:
+        owned = self._owned[number]
+        before = owned.partition.checkpoint
+        if outcome.writes(before):
+            return True
+        idle = now - owned.committed_ms > _POSITION_EVERY_MS
+        return idle and outcome.checkpoint.position != before.position
+
+    def _write(self, works: list[Work]) -> bool:
+        """Whether the turn stands; if not, nothing has happened and it is tried again."""
+        parts = self._parts
+        try:
+            parts.writer.write(works, parts.group_token())
+        except DestinationError as error:
+            parts.metrics.turns_failed.inc()
+            _log.warning("delivery refused: %s", error)
+            parts.destinations.failed(error.faults)
+            parts.destinations.suspect(error.suspects)
+            self._more = True
+            return False
+        except InterruptedWriteError as error:
+            parts.metrics.turns_failed.inc()
+            _log.warning("transaction interrupted, trying again: %s", error)
+            self._retry_at = time.monotonic() + self._retry_pause
+            self._retry_pause = min(self._retry_pause * 2, _RETRY_SECONDS[1])
+            return False
+        self._retry_pause = _RETRY_SECONDS[0]
+        parts.destinations.delivered(
+            {d.entry.plan.destination for work in works for d in work.outcome.deliveries}
+        )
+        return True
+
+    def _settle(self, work: Work, now: int) -> None:
+        owned = self._owned[work.partition]
+        outcome = work.outcome
+        owned.partition.settle(outcome, recorded_ms=now if work.record_checkpoint else None)
+        owned.unswept += outcome.fired
+        owned.committed_ms = now
+        metrics = self._parts.metrics
+        metrics.count(outcome.counts)
+        written = time.time()
+        for delivery in outcome.deliveries:
+            metrics.lateness.observe(max(written - delivery.entry.plan.wanted_ms / 1000, 0.0))
+
+    # partitions come and go
+
+    def _follow_assignment(self) -> None:
+        group, restorer = self._parts.group, self._parts.restorer
+        if group.lost:
+            for number in group.lost:
+                restorer.cancel(number)
+                self._give_up(number)
+            group.lost.clear()
+        if group.gained:
+            for number in group.gained:
+                self._parts.metrics.enter(number, "restoring")
+            _log.info("taking over partitions %s", sorted(group.gained))
+            restorer.submit(group.gained)
+            group.gained.clear()
+        while not restorer.results.empty():
+            self._take_restored(restorer.results.get())
+
+    def _take_restored(self, restored: Restored) -> None:
+        number = restored.number
+        if not self._parts.restorer.wanted(restored):
+            if restored.store is not None:
+                restored.store.close()
+            return
+        if restored.partition is None or restored.store is None:
+            _log.error("partition %d is not served: %s", number, restored.error)
+            self._unservable[number] = str(restored.error)
+            self._parts.metrics.enter(number, "checkpoint-lost")
+            return
+        cursor = restored.partition.checkpoint.cursor
+        owned = Owned(restored.partition, restored.store, restored.store.count_up_to(cursor))
+        owned.next_due_ms = restored.partition.next_due_ms()
+        self._owned[number] = owned
+        self._parts.metrics.enter(number, "active")
+        self._parts.metrics.takeover_seconds.observe(restored.seconds)
+        self._parts.group.begin(number, restored.partition.checkpoint.position)
+        _log.info(
+            "serving partition %d: %d pending, taken over in %.2f s",
+            number,
+            restored.store.rows - owned.unswept,
+            restored.seconds,
+        )
+
+    def _give_up(self, number: int) -> None:
+        self._unservable.pop(number, None)
+        if owned := self._owned.pop(number, None):
+            owned.store.close()
+        self._parts.metrics.enter(number, None)
+
+    # tidying up
+
+    def _tidy(self) -> None:
+        now = now_ms()
+        if self._busy_within(_SWEEP_MARGIN_MS, now) and now - self._swept_ms < 5 * _SWEEP_EVERY_MS:
+            return
+        if now - self._swept_ms >= _SWEEP_EVERY_MS:
+            self._swept_ms = now
+            self._sweep()
+        if now - self._tidied_ms >= _TIDY_EVERY_MS:
+            self._tidied_ms = now
+            self._parts.destinations.refresh_if_old()
+            self._publish(now)
+
+    def _busy_within(self, margin_ms: int, now: int) -> bool:
+        due = self._next_due_ms()
+        return self._more or bool(self._retry_at) or (due is not None and due - now < margin_ms)
+
+    def _sweep(self) -> None:
+        """Tombstones for what has fired: the log forgets it, and so does the store."""
+        for number, owned in self._owned.items():
+            if not owned.unswept:
+                continue
+            rows = owned.partition.sweepable(_SWEEP_ROWS)
+            if rows and not self._parts.sweeper.bury(number, (order for order, _ in rows)):
+                continue
+            owned.partition.swept(rows)
+            if rows:
+                owned.store.swept_up_to(rows[-1][0])
+            owned.unswept = max(owned.unswept - len(rows), 0) if rows else 0
+
+    def _publish(self, now: int) -> None:
+        metrics = self._parts.metrics
+        late = actions.order_key(now - _OVERDUE_MS, b"")
+        for number, owned in self._owned.items():
+            metrics.pending.labels(number).set(max(owned.store.rows - owned.unswept, 0))
+            overdue = 0
+            if owned.next_due_ms is not None and owned.next_due_ms < now - _OVERDUE_MS:
+                overdue = owned.store.count_between(
+                    after=owned.partition.checkpoint.cursor, until=late, limit=_OVERDUE_COUNTED
+                )
+            metrics.overdue.labels(number).set(overdue)
+        metrics.next_due.set((self._next_due_ms() or 0) / 1000)
+        if now - self._touched_ms >= _TOUCH_EVERY_MS:
+            self._touched_ms = now
+            for owned in self._owned.values():
+                owned.store.touch()
