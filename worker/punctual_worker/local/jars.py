@@ -205,8 +205,9 @@ def _sha256(path: Path) -> str:
 
 
 def main() -> int:
-    """Fetch every set, for `make setup`."""
+    """Fetch every set, for `make setup`, which is also where a missing Java is told."""
     try:
+        find_java()
         for set_name in SET_NAMES:
             jar_paths(set_name)
     except PunctualError as error:

@@ -141,7 +141,7 @@ class TopicAdmin:
         if fault.code() in _UNREACHABLE:
             return (
                 f"Kafka at {self._servers} cannot be reached ({fault.str()}): "
-                "is it running, and are bootstrap-servers and the TLS or SASL settings right"
+                "check that it runs, and bootstrap-servers and the TLS or SASL settings"
             )
         if fault.code() in _DENIED:
             return (

@@ -1,0 +1,37 @@
+# Everything a developer runs. Needs Python 3.11 or 3.12 and Java 17; the rest comes by itself.
+# The virtualenv is .venv; jars are cached outside the clone (PUNCTUAL_CACHE_DIR, else ~/.cache).
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+MAKEFLAGS += --no-print-directory
+
+.PHONY: setup lint test demo clean
+.DEFAULT_GOAL := test
+
+setup: $(STAMP)
+	@$(BIN)/python -m punctual_worker.local.jars
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python was not found: install Python 3.11 or 3.12."; exit 2; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; (3, 11) <= v < (3, 13) or sys.exit("$(PYTHON) is Python %d.%d: want 3.11 or 3.12, for example make PYTHON=python3.11." % v[:2])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Python packages into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[worker,dev]' -c constraints.txt
+	@touch $@
+
+lint: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+test: setup lint
+	@$(BIN)/pytest $(ARGS)
+
+demo: setup
+	@$(BIN)/python -m punctual_worker.local.demo $(if $(ONCE),--once)
+
+clean:
+	rm -rf $(VENV) .punctual .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

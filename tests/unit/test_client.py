@@ -1,0 +1,58 @@
+"""Requests as the contract writes them."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from punctual_worker.client import RequestError, cancel_request, delivery_request
+
+
+def test_a_request_carries_what_was_asked_for_after_the_users_headers() -> None:
+    request = delivery_request(
+        "reminders",
+        b"v",
+        action="REPLACE",
+        deliver_at=datetime(2026, 11, 18, 21, 0, tzinfo=timezone(timedelta(hours=1))),
+        request_id="é",
+        key=b"k",
+        headers=[("h", None), ("h", b"\xff")],
+        partition=3,
+        expires_at=datetime(2026, 11, 18, 21, 0, 0, 5000),
+        spread=timedelta(minutes=1),
+    )
+
+    assert (request.key, request.value) == (b"k", b"v")
+    assert request.headers == [
+        ("h", None),
+        ("h", b"\xff"),
+        ("x-scheduler-action", b"REPLACE"),
+        ("x-scheduler-deliver-to", b"reminders"),
+        ("x-scheduler-deliver-at", b"2026-11-18T20:00:00.000Z"),
+        ("x-scheduler-request-id", "é".encode()),
+        ("x-scheduler-deliver-partition", b"3"),
+        ("x-scheduler-expires-at", b"2026-11-18T21:00:00.005Z"),
+        ("x-scheduler-spread", b"60000ms"),
+    ]
+
+
+def test_a_delay_may_be_text_or_a_timedelta() -> None:
+    headers = dict(delivery_request("t", None, delay=timedelta(seconds=1.5)).headers)
+    assert headers["x-scheduler-delay"] == b"1500ms"
+    headers = dict(delivery_request("t", None, delay="PT15M").headers)
+    assert headers["x-scheduler-delay"] == b"PT15M"
+
+
+def test_a_cancel_has_no_value() -> None:
+    request = cancel_request("r1", key=b"k")
+
+    assert (request.key, request.value) == (b"k", None)
+    assert dict(request.headers) == {
+        "x-scheduler-action": b"CANCEL",
+        "x-scheduler-request-id": b"r1",
+    }
+
+
+def test_a_time_is_wanted_and_only_one() -> None:
+    with pytest.raises(RequestError, match="Exactly one of"):
+        delivery_request("t", b"")
+    with pytest.raises(RequestError, match="Exactly one of"):
+        delivery_request("t", b"", delay="1s", deliver_at=datetime.now(UTC))

@@ -1,0 +1,1 @@
+"""The commands of `punctual`, a module per group. Heavy imports stay inside the commands."""

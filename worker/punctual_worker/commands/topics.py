@@ -1,0 +1,92 @@
+"""`punctual topics`: makes, repairs or checks the topics of an app id."""
+
+import json
+import sys
+
+import click
+
+from punctual_worker.commands.options import CONNECTION, TOPICS, with_settings
+from punctual_worker.contract.topics import TopicSpec, topic_specs
+from punctual_worker.kafka_clients import librdkafka_config
+from punctual_worker.settings import Settings
+from punctual_worker.topics.admin import TopicAdmin, TopicResult
+
+
+@click.command()
+@with_settings(*CONNECTION, *TOPICS)
+@click.option("--check", is_flag=True, help="Change nothing; the exit status tells.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def topics(settings: Settings, check: bool, as_json: bool) -> None:
+    """Make the topics of the app id, or repair their configuration.
+
+    Exit status 1 if something could not be done (with --check: if something is to do).
+    """
+    admin = TopicAdmin(librdkafka_config(settings))
+    results = admin.ensure(wanted_topics(settings), check_only=check)
+    if as_json:
+        report = [_as_json(result, check=check) for result in results]
+        click.echo(json.dumps(report, indent=2))
+    else:
+        for result in results:
+            for line in describe_result(result, check=check):
+                click.echo(line)
+    sys.exit(0 if all(result.ok for result in results) else 1)
+
+
+def wanted_topics(settings: Settings) -> list[TopicSpec]:
+    """The topics that the settings ask for."""
+    return topic_specs(
+        settings.topics,
+        request_partitions=settings.request_partitions,
+        action_partitions=settings.action_partitions,
+        replication_factor=settings.replication_factor,
+        request_max_bytes=settings.request_max_bytes,
+        history=settings.history,
+        requests_cleanup=settings.requests_cleanup_policy,
+        rejections_cleanup=settings.rejections_cleanup_policy,
+    )
+
+
+def describe_result(result: TopicResult, *, check: bool = False) -> list[str]:
+    """What happened to a topic, a line for each thing."""
+    plan, name = result.plan, result.plan.spec.name
+    if result.error is not None:
+        return [f"{name}: failed: {result.error}"]
+    lines = []
+    if plan.create:
+        made = "missing" if check else "created"
+        count = plan.spec.partitions
+        lines.append(
+            f"{name}: {made} ({count} partitions, replication factor "
+            f"{plan.spec.replication_factor})"
+        )
+    repaired = "differs" if check else "repaired"
+    lines += [
+        f"{name}: {repaired}: {repair.key} {repair.old} -> {repair.new}" for repair in plan.repairs
+    ]
+    lines += [f"{name}: refused: {reason}" for reason in plan.refusals]
+    return lines or [f"{name}: unchanged"]
+
+
+def _as_json(result: TopicResult, *, check: bool) -> dict[str, object]:
+    plan = result.plan
+    if result.error is not None:
+        outcome = "failed"
+    elif plan.refusals:
+        outcome = "refused"
+    elif plan.create:
+        outcome = "missing" if check else "created"
+    elif plan.repairs:
+        outcome = "differs" if check else "repaired"
+    else:
+        outcome = "unchanged"
+    return {
+        "topic": plan.spec.name,
+        "outcome": outcome,
+        "ok": result.ok,
+        "repairs": [
+            {"key": repair.key, "old": repair.old, "new": repair.new} for repair in plan.repairs
+        ],
+        "refusals": list(plan.refusals),
+        "error": result.error,
+    }
