@@ -31,7 +31,7 @@ test: setup lint
 	@$(BIN)/pytest $(ARGS)
 
 demo: setup
-	@$(BIN)/python -m punctual_worker.local.demo $(if $(ONCE),--once)
+	@$(BIN)/punctual demo $(if $(ONCE),--once)
 
 clean:
 	rm -rf $(VENV) .punctual .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -77,8 +77,13 @@ def test_a_request_is_produced_as_asked_and_where_it_went_is_told(
         input="from stdin",
     )
     assert json.loads(replaced.stdout) == {
-        "action": "REPLACE", "id": "r1", "to": "t", "at": "2030-01-01T00:00:00.000Z",
-        "topic": topic, "partition": record.partition, "offset": record.offset + 1,
+        "action": "REPLACE",
+        "id": "r1",
+        "to": "t",
+        "at": "2030-01-01T00:00:00.000Z",
+        "topic": topic,
+        "partition": record.partition,
+        "offset": record.offset + 1,
     }
     assert run("cancel", "--id", "r1", "--key", "k").stdout.startswith("CANCEL id r1: requested")
     values = [r.value for r in consume_committed(broker.bootstrap_servers, topic, 3)]

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from punctual_worker.commands.client import cancel, replace, schedule
-from punctual_worker.commands.local import broker
+from punctual_worker.commands.local import broker, demo, up
 from punctual_worker.commands.parts import dispatcher, intake
 from punctual_worker.commands.topics import topics
 from punctual_worker.commands.watch import watch
@@ -36,7 +36,7 @@ def main() -> None:
     """
 
 
-for command in (broker, topics, intake, dispatcher, schedule, replace, cancel, watch):
+for command in (up, demo, broker, topics, intake, dispatcher, schedule, replace, cancel, watch):
     main.add_command(command)
 
 if __name__ == "__main__":

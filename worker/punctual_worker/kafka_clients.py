@@ -67,7 +67,7 @@ _LOGIN_MODULES: Final = {
 def librdkafka_config(settings: Settings, **own: Any) -> dict[str, Any]:
     """Configuration for confluent-kafka; `own` properties (dots as underscores) win."""
     config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap_servers}
-    config.update(_revealed(settings))
+    config.update(revealed_properties(settings))
     config.update({name.replace("_", "."): value for name, value in own.items()})
     return config
 
@@ -76,7 +76,7 @@ def java_config(
     settings: Settings, *, read_text: Callable[[Path], str] = Path.read_text
 ) -> dict[str, str]:
     """The same connection for a Java client; Spark wants each name prefixed with `kafka.`."""
-    given = _revealed(settings)
+    given = revealed_properties(settings)
     known = _SAME_IN_JAVA | _RENAMED.keys() | _TRANSLATED | _ONLY_LIBRDKAFKA
     if strangers := sorted(given.keys() - known):
         raise KafkaConfigError(
@@ -100,7 +100,8 @@ def java_config(
     return config
 
 
-def _revealed(settings: Settings) -> dict[str, str]:
+def revealed_properties(settings: Settings) -> dict[str, str]:
+    """The user's properties with their secrets: for clients and our own children only."""
     return {name: secret.get_secret_value() for name, secret in settings.kafka.items()}
 
 

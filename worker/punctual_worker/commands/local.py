@@ -1,14 +1,25 @@
-"""`punctual broker`: what runs on this machine alone."""
+"""`punctual broker`, `up` and `demo`: what runs on this machine alone."""
 
 import sys
+from typing import Final
 
 import click
 
-from punctual_worker.commands.options import name_value_pairs, with_settings
+from punctual_worker.commands.options import (
+    CONNECTION,
+    DISPATCHER,
+    INTAKE,
+    SERVING,
+    TOPICS,
+    name_value_pairs,
+    with_settings,
+)
+from punctual_worker.local.screen import Screen
 from punctual_worker.local.signals import stop_on_signals
 from punctual_worker.settings import Settings
+from punctual_worker.topics.wanted import wanted_topics
 
-DEFAULT_BROKER_PORT = 9092
+DEFAULT_BROKER_PORT: Final = 9092
 
 
 @click.command()
@@ -47,3 +58,46 @@ def broker(
             if not kafka.is_running():
                 click.echo(f"Kafka ended by itself; see {kafka.log_file}", err=True)
                 sys.exit(1)
+
+
+@click.command()
+@with_settings(*CONNECTION, *SERVING, *TOPICS, *INTAKE, *DISPATCHER)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=DEFAULT_BROKER_PORT,
+    show_default=True,
+    help="Port of the embedded broker; 0 takes a free one.",
+)
+def up(settings: Settings, *, port: int) -> None:
+    """Run everything on this machine, until Ctrl-C.
+
+    With --bootstrap-servers that Kafka is used, else one is started with its data under
+    <data-dir>/broker. Prints `ready` once a request would be served.
+    """
+    from punctual_worker.local.broker import EmbeddedBroker
+    from punctual_worker.local.stack import Stack, run_stack
+
+    stopped = stop_on_signals()
+    own_broker = "bootstrap_servers" not in settings.model_fields_set
+    broker = EmbeddedBroker(settings.data_dir, port) if own_broker else None
+    stack = Stack(settings, broker=broker, topics=wanted_topics(settings))
+    screen = Screen()
+
+    def on_ready() -> None:
+        names = settings.topics
+        screen.say(f"requests go to {names.requests}, rejections come to {names.rejections}")
+        screen.say(f"health and metrics of all parts on {stack.url}")
+        screen.say("ready")
+
+    run_stack(stack, stopped, say=screen.say, progress=screen.progress, on_ready=on_ready)
+
+
+@click.command()
+@with_settings("data_dir")
+@click.option("--once", is_flag=True, help="End by itself; the exit status tells how it went.")
+def demo(settings: Settings, *, once: bool) -> None:
+    """Run everything, send a few requests and show what becomes of them."""
+    from punctual_worker.local.demo import run_demo
+
+    sys.exit(run_demo(settings, once=once, stopped=stop_on_signals(), screen=Screen()))

@@ -6,10 +6,10 @@ import sys
 import click
 
 from punctual_worker.commands.options import CONNECTION, TOPICS, with_settings
-from punctual_worker.contract.topics import TopicSpec, topic_specs
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
 from punctual_worker.topics.admin import TopicAdmin, TopicResult
+from punctual_worker.topics.wanted import wanted_topics
 
 
 @click.command()
@@ -31,20 +31,6 @@ def topics(settings: Settings, check: bool, as_json: bool) -> None:
             for line in describe_result(result, check=check):
                 click.echo(line)
     sys.exit(0 if all(result.ok for result in results) else 1)
-
-
-def wanted_topics(settings: Settings) -> list[TopicSpec]:
-    """The topics that the settings ask for."""
-    return topic_specs(
-        settings.topics,
-        request_partitions=settings.request_partitions,
-        action_partitions=settings.action_partitions,
-        replication_factor=settings.replication_factor,
-        request_max_bytes=settings.request_max_bytes,
-        history=settings.history,
-        requests_cleanup=settings.requests_cleanup_policy,
-        rejections_cleanup=settings.rejections_cleanup_policy,
-    )
 
 
 def describe_result(result: TopicResult, *, check: bool = False) -> list[str]:

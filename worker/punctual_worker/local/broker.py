@@ -7,7 +7,6 @@ import base64
 import fcntl
 import logging
 import os
-import random
 import socket
 import subprocess
 import time
@@ -25,13 +24,13 @@ from punctual_worker.local import tether
 from punctual_worker.local.broker_config import log4j_xml, server_properties
 from punctual_worker.local.jars import jar_paths
 from punctual_worker.local.java import find_java
+from punctual_worker.local.ports import claim_port
 
 _START_TIMEOUT_SECONDS: Final = 60
 _STOP_TIMEOUT_SECONDS: Final = 20
 _LOCK_PATIENCE_SECONDS: Final = 5
 """A broker whose owner was just killed needs a moment to be gone."""
 _POLL_SECONDS: Final = 0.05
-_FREE_PORTS: Final = range(20_000, 32_000)
 
 _log = logging.getLogger(__name__)
 _silent = logging.getLogger(f"{__name__}.probe")
@@ -260,28 +259,13 @@ def _take_lock(lock: IO[str], directory: Path) -> None:
 
 
 def _claim_port(host: str, port: int) -> int:
-    """The port, or a free one for 0; `BrokerError` if somebody else has it."""
-    # not from the range the kernel gives to outgoing connections: a client that retries while the
-    # broker is down could be given the broker's own port and connect to itself
-    candidates = [port] if port else random.sample(_FREE_PORTS, 100)
-    refusal = ""
-    for candidate in candidates:
-        try:
-            _bind_once(host, candidate)
-            return candidate
-        except OSError as error:
-            refusal = error.strerror or str(error)
-    raise BrokerError(
-        f"Port {port} on {host} cannot be used for the broker ({refusal}): "
-        "stop what listens there, or choose another port."
-    )
-
-
-def _bind_once(host: str, port: int) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, port))
+    try:
+        return claim_port(host, port)
+    except OSError as error:
+        raise BrokerError(
+            f"Port {port} on {host} cannot be used for the broker ({error.strerror}): "
+            "stop what listens there, or choose another port."
+        ) from error
 
 
 def _accepts(host: str, port: int) -> bool:
