@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
+from punctual_worker.intake.rarely import rarely
 from punctual_worker.intake.requests import with_facts
 from punctual_worker.intake.rules import Rules
 from punctual_worker.intake.verdicts import with_verdict
@@ -71,10 +72,16 @@ def _written(judged: DataFrame, rules: Rules) -> DataFrame:
         .otherwise(sf.col("value"))
         .alias("value"),
         sf.when(accepted, _with_added(sf.col("kept"), _action_headers()))
-        .when(sf.col("no_headers"), sf.array(*_error_headers()))
-        .otherwise(_with_added(sf.col("kept"), _error_headers()))
+        .otherwise(rarely(_rejection_headers()))
         .alias("headers"),
         sf.when(accepted, sf.col("verb")).alias("verb"),
+    )
+
+
+def _rejection_headers() -> Column:
+    added = _error_headers()
+    return sf.when(sf.col("no_headers"), sf.array(*added)).otherwise(
+        _with_added(sf.col("kept"), added)
     )
 
 

@@ -25,12 +25,19 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
+from punctual_worker.intake.rarely import rarely
+
 _INSTANT: Final = (
     r"\A(?!0000|0001-01-01.*\+|9999-12-31[Tt].*-|9999-12-31[Tt]23:59:59[.,]999[0-9]*[1-9])"
     r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
     r"[Tt](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]{1,9})?)?"
     r"(?:[Zz]|[+-](?:(?:0[0-9]|1[0-7])(?::?[0-5][0-9])?|18(?::?00)?))?\z"
 )
+_USUAL: Final = (
+    r"\A[12][0-9]{3}-[01][0-9]-[0-3][0-9]T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(?:\.[0-9]{1,3})?(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9])?\z"
+)
+"""The usual spellings, a part of `_INSTANT` that Spark's cast takes as they are."""
 _FINER_THAN_MS: Final = r"\.[0-9]{3}[0-9]*[1-9]"
 _TO_THE_MINUTE: Final = 16
 """Characters of `YYYY-MM-DDThh:mm`."""
@@ -51,7 +58,10 @@ _ISO_PARTS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 
 def instant_ms(text: Column) -> Column:
     """Milliseconds since the epoch of an instant; null if it is none."""
-    return sf.when(text.rlike(_INSTANT), _parsed_ms(sf.translate(text, "tz,", "TZ.")))
+    unusual = sf.when(text.rlike(_INSTANT), _parsed_ms(sf.translate(text, "tz,", "TZ.")))
+    return sf.when(text.rlike(_USUAL), sf.unix_millis(text.try_cast("timestamp"))).when(
+        text.isNotNull(), rarely(unusual)
+    )
 
 
 def _parsed_ms(text: Column) -> Column:
@@ -72,7 +82,8 @@ def _parsed_ms(text: Column) -> Column:
 
 def duration_ms(text: Column) -> Column:
     """Milliseconds of a duration; null if it is none."""
-    return sf.when(text.rlike(_SHORT), _short_ms(text)).when(text.rlike(_ISO), _iso_ms(text))
+    parsed = sf.when(text.rlike(_SHORT), _short_ms(text)).when(text.rlike(_ISO), _iso_ms(text))
+    return sf.when(text.isNotNull(), rarely(parsed))
 
 
 def _short_ms(text: Column) -> Column:

@@ -12,6 +12,7 @@ from punctual_worker.intake.faults import (
     is_too_far,
     possible_faults,
 )
+from punctual_worker.intake.rarely import rarely
 from punctual_worker.intake.requests import there
 from punctual_worker.intake.rules import Rules
 
@@ -24,8 +25,8 @@ def with_verdict(requests: DataFrame, rules: Rules) -> DataFrame:
     return judged.withColumns(
         {
             "plan": sf.when(sf.col("accepted"), _plan()),
-            "codes": sf.when(refused, codes),
-            "sentences": sf.when(refused, sentences),
+            "codes": sf.when(refused, rarely(codes)),
+            "sentences": sf.when(refused, rarely(sentences)),
         }
     )
 
