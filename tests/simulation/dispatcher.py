@@ -1,0 +1,406 @@
+"""A simulated dispatcher: the real pure code, in steps between which anything may happen.
+
+Every `yield` is a moment at which the dispatcher may be paused, killed or overtaken. What the real
+loop does with Kafka is done here with the simulated broker, in the same order.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Protocol as Interface
+
+from punctual_worker.contract import actions
+from punctual_worker.contract.codes import Code
+from punctual_worker.dispatch import entries
+from punctual_worker.dispatch.entries import Entry
+from punctual_worker.dispatch.partition import Partition
+from punctual_worker.dispatch.restoring import tombstone_headers
+from punctual_worker.dispatch.timetable import Budget, Judgement, Outcome, Policy, Verdict
+
+from simulation.broker import Broker, Claim, FencedError, RefusedError, Transaction
+from simulation.memory_table import LocalStore, MemoryTable
+from simulation.oracle import Oracle, ViolationError
+from simulation.protocol import Protocol
+
+Steps = Iterator[None]
+
+
+class DestinationError(Exception):
+    """A destination refused a message, and with it the transaction."""
+
+    def __init__(self, destination: str) -> None:
+        super().__init__(destination)
+        self.destination = destination
+
+
+class Surroundings(Interface):
+    """What a dispatcher sees of the world."""
+
+    rng: random.Random
+    now_ms: int
+    broker: Broker
+    oracle: Oracle
+    protocol: Protocol
+    batch: int
+    budget: int
+    attempts: int
+    unknown: set[str]
+    failing: set[str]
+    check_tables: bool
+
+    def say(self, who: str, what: str) -> None: ...
+    def stopped_cleanly(self, partition: int) -> None: ...
+
+
+class Dispatcher:
+    """One process: its lives share a name, a clock and a disk."""
+
+    def __init__(self, name: str, world: Surroundings, *, skew_ms: int, store: LocalStore) -> None:
+        self.name = name
+        self.skew_ms = skew_ms
+        self.store = store
+        self.stopping = False
+        self._world = world
+        self._broker = world.broker
+        self._rng = world.rng
+        self._protocol = world.protocol
+        self._epoch = 0
+        self._generation = 0
+        self._owned: dict[int, Partition] = {}
+        self._incoming: dict[int, Steps] = {}
+        self._suspects: dict[str, int] = {}
+        """Destinations that failed, and until when they are left alone; then they are probed."""
+        self._policy = Policy(
+            requests_topic="requests",
+            writer=name,
+            trace=False,
+            attempts=world.attempts,
+            backoff_ms=2_000,
+        )
+
+    def clock(self) -> int:
+        return self._world.now_ms + self.skew_ms
+
+    def life(self) -> Steps:
+        """From start to clean stop; a crash just ends the stepping."""
+        self._owned, self._incoming, self._suspects = {}, {}, {}
+        yield from self._new_epoch()
+        self._join()
+        while True:
+            yield
+            try:
+                self._poll()
+                yield from self._go_on_taking_over()
+                if self.stopping:
+                    yield from self._turn(last=True)
+                    break
+                yield from self._turn()
+                if self._rng.random() < 0.4:
+                    yield from self._sweep()
+            except FencedError as error:
+                self._say(f"is fenced ({error}) and starts over")
+                self._owned, self._incoming = {}, {}
+                yield from self._new_epoch()
+                self._join()
+            except RefusedError as error:
+                self._say(f"is refused: {error}; aborts")
+        if self.name in self._broker.group.members:
+            self._broker.group.leave(self.name)
+        self._say("has stopped")
+
+    # membership
+
+    def _new_epoch(self) -> Steps:
+        while True:
+            yield
+            epoch = self._broker.init_transactions(self.name)
+            if epoch is not None:
+                self._epoch = epoch
+                return
+
+    def _join(self) -> None:
+        self._generation = self._broker.group.join(self.name)
+        self._owned, self._incoming = {}, {}
+        self._adopt()
+
+    def _poll(self) -> None:
+        group = self._broker.group
+        if self.name not in group.members:
+            self._say("was expelled and joins again")
+            if self._protocol.keeps_partitions_it_lost:
+                kept = dict(self._owned)
+                self._join()
+                for partition in kept.keys() & self._incoming.keys():
+                    del self._incoming[partition]
+                    self._owned[partition] = kept[partition]
+            else:
+                self._join()
+        elif self._generation != group.generation:
+            for partition in [*self._owned, *self._incoming]:
+                kept = group.since[partition] <= self._generation
+                if group.owner[partition] != self.name or not kept:
+                    self._owned.pop(partition, None)
+                    self._incoming.pop(partition, None)
+            self._generation = group.generation
+            self._adopt()
+
+    def _adopt(self) -> None:
+        for partition, owner in self._broker.group.owner.items():
+            if owner == self.name and partition not in self._owned.keys() | self._incoming.keys():
+                self._say(f"begins to take over partition {partition}")
+                self._incoming[partition] = self._take_over(partition)
+
+    @property
+    def _is_current(self) -> bool:
+        return self._generation == self._broker.group.generation
+
+    # taking over
+
+    def _go_on_taking_over(self) -> Steps:
+        for partition, steps in list(self._incoming.items()):
+            try:
+                next(steps)
+            except StopIteration:
+                del self._incoming[partition]
+            yield
+
+    def _take_over(self, number: int) -> Steps:
+        protocol, log = self._protocol, self._broker.logs[number]
+        began_ms = self.clock()
+        while protocol.fetch_is_stable and self._broker.offsets_pending(number):
+            yield
+        committed = self._broker.committed.get(number)
+        known = None if committed is None else protocol.decode(committed[1])
+        table = self.store.open(number, self.clock())
+        take_over = protocol.take_over(table, known)
+        yield
+        while take_over.checkpoint is None:
+            end = log.end if protocol.reads_to_high_watermark else log.stable_end
+            at = take_over.read_from
+            while at < end:
+                batch = self._rng.choice((1, 3, 10, 100))
+                records, after = log.read(at, batch, uncommitted=protocol.reads_uncommitted)
+                if after == at:
+                    self._fence_predecessor(known.writer if known is not None else "")
+                else:
+                    take_over.feed(records)
+                    at = after
+                    if protocol.table_age_from_last_write:
+                        self.store.followed(number, self.clock())
+                yield
+            take_over.end_of_log()
+        partition = protocol.partition(
+            number, table=table, checkpoint=take_over.checkpoint, policy=self._policy
+        )
+        self.store.followed(
+            number, self.clock() if protocol.table_age_from_last_write else began_ms
+        )
+        self._owned[number] = partition
+        self._say(f"has taken over partition {number} at {take_over.checkpoint.position}")
+        self._check_table(partition, "after take-over")
+
+    def _fence_predecessor(self, writer: str) -> None:
+        """The log's end stands still below an open transaction: end it, sometimes."""
+        if writer and writer != self.name and self._rng.random() < 0.3:
+            self._say(f"fences {writer}")
+            self._broker.init_transactions(writer)
+
+    # a turn
+
+    def _turn(self, *, last: bool = False) -> Steps:
+        batches = {}
+        for number, partition in self._owned.items():
+            start = partition.checkpoint.position
+            batches[number] = self._broker.logs[number].read(start, self._world.batch)[0]
+            yield
+        now_ms = self.clock()
+        turns = {
+            number: self._owned[number].turn(judge=self._judge, now_ms=now_ms)
+            for number in batches
+            if not self._owned[number].must_wait(now_ms)
+        }
+        if not last:
+            for number, turn in turns.items():
+                turn.take_in(batches[number])
+            at_once = sum(turn.delivered_at_once for turn in turns.values())
+            budget = Budget(max(self._world.budget - at_once, 0), delivered=at_once)
+            for turn in turns.values():
+                turn.collect(budget)
+        outcomes = {number: turn.finish() for number, turn in turns.items()}
+        outcomes = {
+            number: outcome
+            for number, outcome in outcomes.items()
+            if outcome.writes
+            or outcome.checkpoint.position != self._owned[number].checkpoint.position
+            or (last and self._owned[number].unrecorded and self._protocol.records_at_stop)
+        }
+        if outcomes:
+            yield from self._carry_out(outcomes, now_ms, last=last)
+        if last and self._is_current:
+            for number, partition in self._owned.items():
+                if not (self._protocol.records_at_stop and partition.unrecorded):
+                    self._world.stopped_cleanly(number)
+
+    def _carry_out(self, outcomes: dict[int, Outcome], now_ms: int, *, last: bool) -> Steps:
+        """One transaction, then the tables."""
+        owned = {number: self._owned[number] for number in outcomes}
+        before = {number: _state(partition) for number, partition in owned.items()}
+        recorded = {
+            number
+            for number in outcomes
+            if (last and self._protocol.records_at_stop) or owned[number].must_record(now_ms)
+        }
+        transaction = None
+        while transaction is None:
+            yield
+            transaction = self._broker.begin(self.name, self._epoch)
+        if self._protocol.settles_before_commit:
+            self._settle(owned, outcomes, recorded, now_ms)
+        try:
+            for number, outcome in outcomes.items():
+                self._produce(transaction, number, outcome, now_ms, record=number in recorded)
+                yield
+            offsets = {
+                number: (outcome.checkpoint.position, self._protocol.encode(outcome.checkpoint))
+                for number, outcome in outcomes.items()
+            }
+            for number, offset in offsets.items():
+                transaction.claims[number].offset = offset
+            generation = (
+                self._broker.group.generation
+                if self._protocol.generation_asked_when_sent
+                else self._generation
+            )
+            self._broker.send_offsets(transaction, self.name, generation, offsets)
+            yield
+            self._broker.commit(transaction)
+        except DestinationError as error:
+            self._broker.abort(transaction)
+            again_ms = now_ms + 5_000 if error.destination in self._suspects else 0
+            self._suspects[error.destination] = again_ms
+            self._say(f"aborts: {error.destination} refuses")
+        except RefusedError:
+            self._broker.abort(transaction)
+            if self._protocol.settles_after_failed_commit:
+                self._settle(owned, outcomes, recorded, now_ms)
+            raise
+        else:
+            self._say("commits " + ", ".join(_summary(n, one) for n, one in outcomes.items()))
+            for outcome in outcomes.values():
+                for delivery in outcome.deliveries:
+                    self._suspects.pop(delivery.entry.plan.destination, None)
+            yield
+            if not self._protocol.settles_before_commit:
+                self._settle(owned, outcomes, recorded, now_ms)
+            return
+        if before != {number: _state(partition) for number, partition in owned.items()}:
+            raise ViolationError(f"{self.name}: an aborted turn has changed a table")
+
+    def _produce(
+        self, transaction: Transaction, number: int, outcome: Outcome, now_ms: int, *, record: bool
+    ) -> None:
+        claim = transaction.claims[number] = Claim(now_ms, recorded=record)
+        send, protocol = self._broker.produce, self._protocol
+        self._broker.check_open(transaction)
+        for delivery in outcome.deliveries:
+            entry = delivery.entry
+            if entry.plan.destination in self._world.failing:
+                raise DestinationError(entry.plan.destination)
+            claim.deliveries.append((entry.key, entry.plan.destination, entry.value))
+            if protocol.tombstones_fired_before_commit:
+                self._write_alone(number, entry.order)
+        for rejection in outcome.rejections:
+            claim.rejections.append((rejection.entry.key, rejection.code.value))
+        for entry in outcome.rearmed:
+            claim.rearmed.append((entry.key, entry.plan.due_ms, entry.plan.attempt))
+            value, headers = entries.action_record(entry)
+            if protocol.rearms_in_transaction:
+                send(transaction, number, entry.key, value, headers, now_ms)
+            else:
+                self._broker.logs[number].append(entry.key, value, headers, now_ms)
+        for entry in outcome.tombstones:
+            claim.tombstones.add(entry.key)
+            if not protocol.tombstones_in_transaction:
+                self._write_alone(number, entry.order)
+            elif protocol.tombstones_decisions:
+                headers = tombstone_headers(entry.order)
+                send(transaction, number, entry.key, None, headers, now_ms)
+        if record:
+            text = protocol.encode(outcome.checkpoint).encode()
+            send(transaction, number, actions.CHECKPOINT_KEY, text, [], now_ms)
+
+    def _settle(
+        self,
+        owned: dict[int, Partition],
+        outcomes: dict[int, Outcome],
+        recorded: set[int],
+        now_ms: int,
+    ) -> None:
+        for number, outcome in outcomes.items():
+            owned[number].settle(outcome, recorded_ms=now_ms if number in recorded else None)
+            self.store.followed(
+                number, self.clock() if self._protocol.table_age_from_last_write else now_ms
+            )
+            self._check_table(owned[number], "after a turn")
+            if self._rng.random() < 0.1:
+                self.store.back_up(number)
+
+    def _judge(self, entry: Entry) -> Verdict:
+        destination = entry.plan.destination
+        if destination in self._world.unknown:
+            return Verdict(Judgement.DEFER, Code.UNKNOWN_DESTINATION, "no such topic")
+        if destination not in self._suspects:
+            return Verdict(Judgement.READY)
+        if self._suspects[destination] > self.clock():
+            return Verdict(Judgement.DEFER, Code.DELIVERY_FAILED, "it failed")
+        return Verdict(Judgement.PROBE)
+
+    # sweeping
+
+    def _sweep(self) -> Steps:
+        """Tombstones of what has fired: outside of any transaction, so even a zombie may."""
+        for number, partition in list(self._owned.items()):
+            rows = partition.sweepable(self._rng.choice((1, 3, 10)))
+            if not rows:
+                continue
+            yield
+            for order, _ in rows:
+                self._write_alone(number, order)
+            self._say(f"sweeps {len(rows)} of partition {number}")
+            yield
+            partition.swept(rows)
+
+    def _write_alone(self, number: int, order: bytes) -> None:
+        key = actions.order_action_key(order)
+        self._broker.logs[number].append(key, None, tombstone_headers(order), self.clock())
+
+    # for the story
+
+    def _check_table(self, partition: Partition, where: str) -> None:
+        """Whether the table is what the oracle, who read the same log, has pending."""
+        world, table = self._world, partition.table
+        number = partition.number
+        still_owner = self._is_current and self._broker.group.owner[number] == self.name
+        if world.check_tables and still_owner and isinstance(table, MemoryTable):
+            pending = table.pending(partition.checkpoint.cursor)
+            world.oracle.check_table(
+                number, set(pending), f"{self.name}, partition {number}, {where}"
+            )
+
+    def _say(self, what: str) -> None:
+        self._world.say(self.name, what)
+
+
+def _state(partition: Partition) -> tuple[object, ...]:
+    table = partition.table
+    assert isinstance(table, MemoryTable)
+    return partition.checkpoint, *table.content()
+
+
+def _summary(number: int, outcome: Outcome) -> str:
+    done = [f"delivers {one.entry.key.decode()}" for one in outcome.deliveries]
+    done += [f"rejects {one.entry.key.decode()} {one.code}" for one in outcome.rejections]
+    done += [f"re-arms {one.key.decode()}" for one in outcome.rearmed]
+    done += [f"decides {one.key.decode()}" for one in outcome.tombstones]
+    return (
+        f"partition {number} up to {outcome.checkpoint.position} ({', '.join(done) or 'nothing'})"
+    )

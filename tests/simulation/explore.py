@@ -1,0 +1,127 @@
+"""Explore seeds: `python tests/simulation/explore.py --seeds 1000000 --jobs 2`.
+
+Replay one as a story: `python tests/simulation/explore.py --seed 123 --story`.
+With `--mutant NAME` the protocol has that mistake in it; `--mutants` lists them.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from simulation.oracle import ViolationError
+from simulation.protocol import Protocol
+from simulation.world import World
+
+CHUNK = 500
+
+
+class Failure(NamedTuple):
+    """A seed that broke a promise, and which."""
+
+    seed: int
+    promise: str
+
+
+def try_seed(
+    seed: int, protocol: Protocol | None = None, *, check_tables: bool = True
+) -> str | None:
+    """The promise that this seed breaks, if any. A crash of the code under test counts as one."""
+    try:
+        World(seed, protocol=protocol, check_tables=check_tables).run()
+    except ViolationError as violation:
+        return str(violation)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def first_failure(
+    seeds: Iterable[int], protocol: Protocol | None = None, *, check_tables: bool = True
+) -> Failure | None:
+    """The first of these seeds that breaks a promise."""
+    for seed in seeds:
+        promise = try_seed(seed, protocol, check_tables=check_tables)
+        if promise is not None:
+            return Failure(seed, promise)
+    return None
+
+
+def tell_story(seed: int, protocol: Protocol | None = None, *, check_tables: bool = True) -> str:
+    """What happened in a seed, step by step, and which promise broke."""
+    story: list[str] = []
+    world = World(seed, protocol=protocol, story=story, check_tables=check_tables)
+    verdict = "every promise was kept"
+    try:
+        world.run()
+    except ViolationError as violation:
+        verdict = f"BROKEN: {violation}"
+    except Exception as error:
+        verdict = f"BROKEN: {type(error).__name__}: {error}"
+    head = f"seed {seed}: {verdict}"
+    return "\n".join([head, *story, "the log:", *world.log_lines(), head])
+
+
+def _failures(start: int, *, stop: int, mutant: str | None) -> list[Failure]:
+    protocol = _protocol(mutant)
+    chunk = range(start, min(start + CHUNK, stop))
+    return [Failure(seed, promise) for seed in chunk if (promise := try_seed(seed, protocol))]
+
+
+def _protocol(mutant: str | None) -> Protocol | None:
+    if mutant is None:
+        return None
+    from simulation.mutants import MUTANTS
+
+    return MUTANTS[mutant].protocol
+
+
+def _explore(first: int, count: int, jobs: int, mutant: str | None) -> int:
+    began, failures, done = time.monotonic(), 0, 0
+    stop = first + count
+    with ProcessPoolExecutor(jobs) as pool:
+        work = partial(_failures, stop=stop, mutant=mutant)
+        for found in pool.map(work, range(first, stop, CHUNK)):
+            done = min(done + CHUNK, count)
+            for failure in found:
+                failures += 1
+                print(f"\rseed {failure.seed}: {failure.promise}")
+            rate = done / (time.monotonic() - began)
+            print(f"\r{done} seeds, {failures} broken, {rate:.0f}/s", end="", flush=True)
+    print()
+    return 1 if failures else 0
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2_000, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--story", action="store_true", help="tell what happens in --seed")
+    parser.add_argument("--mutant", help="with this deliberate mistake")
+    parser.add_argument("--mutants", action="store_true", help="list the deliberate mistakes")
+    options = parser.parse_args()
+    if options.mutants:
+        from simulation.mutants import MUTANTS
+
+        for name, mutant in MUTANTS.items():
+            print(f"{name:<45} {mutant.mistake}")
+        return 0
+    if options.seed is None:
+        return _explore(options.first, options.seeds, options.jobs, options.mutant)
+    story = tell_story(options.seed, _protocol(options.mutant))
+    print(story if options.story else story.partition("\n")[0])
+    return 1 if "BROKEN" in story.partition("\n")[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,337 @@
+"""What the contract says must happen, worked out without the dispatcher's code.
+
+The oracle sees what users asked for, where intake wrote it, and what each committed transaction
+claims: deliveries, rejections, re-armed work, tombstones and the new position. It does not foretell
+a decision; it checks that the claimed one is allowed. Where an entry is delivered in the very
+transaction that takes a CANCEL, an ADD or a REPLACE of the same id in, both orders of the two are
+allowed: nobody outside can tell them apart.
+
+After a group's offsets were forgotten without a clean stop, what was decided since the checkpoint
+in the log may be decided again and otherwise: those ids are forgiven repeats, but not losses.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from simulation.broker import Claim
+
+
+class ViolationError(Exception):
+    """A promise is broken."""
+
+
+class Request(NamedTuple):
+    """What a user asked for."""
+
+    key: bytes
+    verb: str
+    schedule_id: str
+    """The request id, or the key where there is none."""
+    due_ms: int
+    destination: str
+    value: bytes | None
+    expires_ms: int | None
+
+    def same_as(self, other: "Request") -> bool:
+        return self[3:] == other[3:]
+
+
+class Status(Enum):
+    UNSEEN = "not taken in"
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    REJECTED = "rejected"
+    REPLACED = "replaced"
+    CANCELLED = "cancelled"
+    UNCHANGED = "a repetition that changes nothing"
+    DONE = "a CANCEL that was carried out"
+
+
+@dataclass
+class Fate:
+    """What has become of a request."""
+
+    request: Request
+    status: Status = Status.UNSEEN
+    action_key: bytes = b""
+    """Key of the record that stands for it: its own, or that of its last re-arming."""
+    tries: int = 0
+    accounted: bool = False
+    """Whether anything final was ever said about it; all that counts for the forgiven."""
+
+
+@dataclass
+class Ledger:
+    """One actions partition."""
+
+    arrivals: list[tuple[int, Fate]] = field(default_factory=list)
+    """What intake wrote, repetitions too, before compaction took any of it."""
+    taken: int = 0
+    position: int = 0
+    cursor: tuple[int, str] = (-1, "")
+    fates: dict[bytes, Fate] = field(default_factory=dict)
+    pending: dict[str, Fate] = field(default_factory=dict)
+    forgiven: set[str] = field(default_factory=set)
+    recorded: "Ledger | None" = None
+    """As it was when the checkpoint was last written into the log."""
+
+
+class Oracle:
+    """Judges every commit, and the end."""
+
+    def __init__(self, partitions: int, *, attempts: int, max_skew_ms: int) -> None:
+        self.ledgers = [Ledger() for _ in range(partitions)]
+        self._attempts = attempts
+        self._max_skew_ms = max_skew_ms
+        self.requests: dict[bytes, Request] = {}
+        self.delivered = 0
+
+    def asked(self, request: Request) -> None:
+        """A user has produced a request."""
+        self.requests[request.key] = request
+
+    def arrived(self, partition: int, offset: int, key: bytes) -> None:
+        """Intake has written an action, for the first time or again."""
+        ledger = self.ledgers[partition]
+        fate = ledger.fates.get(key)
+        if fate is None:
+            fate = ledger.fates[key] = Fate(self.requests[key])
+        ledger.arrivals.append((offset, fate))
+
+    def committed(self, claims: dict[int, Claim], true_ms: int) -> None:
+        """A transaction was committed."""
+        for partition, claim in claims.items():
+            self._judge(self.ledgers[partition], claim, true_ms)
+
+    def forgotten(self, partition: int, *, exact: bool) -> None:
+        """The group's offsets are gone; `exact` if the one in the log must be as good."""
+        ledger = self.ledgers[partition]
+        before = ledger.recorded
+        if exact or before is None:
+            return
+        for key, fate in ledger.fates.items():
+            was = before.fates.get(key)
+            if was is None:
+                was = Fate(fate.request)
+            if (was.status, was.action_key) != (fate.status, fate.action_key):
+                ledger.forgiven.add(fate.request.schedule_id)
+                fate.accounted = fate.status not in (Status.UNSEEN, Status.PENDING)
+                fate.status, fate.action_key = was.status, was.action_key
+        ledger.taken, ledger.position = before.taken, before.position
+        ledger.cursor = before.cursor
+        ledger.pending = {
+            fate.request.schedule_id: fate
+            for fate in ledger.fates.values()
+            if fate.status is Status.PENDING
+        }
+
+    def check_table(self, partition: int, action_keys: set[bytes], where: str) -> None:
+        """The table of the one true owner holds what is pending, no more and no less."""
+        ledger = self.ledgers[partition]
+        expected = {
+            fate.action_key
+            for fate in ledger.pending.values()
+            if fate.request.schedule_id not in ledger.forgiven
+        }
+        found = {key for key in action_keys if not self._forgiven(ledger, key)}
+        if found != expected:
+            raise ViolationError(
+                f"{where}: missing from the table {sorted(expected - found)},"
+                f" too many in it {sorted(found - expected)}"
+            )
+
+    def check_end(self) -> None:
+        """Everything that was asked for has come to an end."""
+        for partition, ledger in enumerate(self.ledgers):
+            for fate in ledger.fates.values():
+                if not self._over(ledger, fate):
+                    raise ViolationError(
+                        f"lost: {_name(fate)} of partition {partition} is still"
+                        f" {fate.status.value} at the end"
+                    )
+
+    @property
+    def all_over(self) -> bool:
+        return all(
+            self._over(ledger, fate) for ledger in self.ledgers for fate in ledger.fates.values()
+        )
+
+    def next_due_ms(self) -> int | None:
+        """The next time something is due."""
+        dues = [
+            fate.request.due_ms
+            for ledger in self.ledgers
+            for fate in ledger.fates.values()
+            if not self._over(ledger, fate)
+        ]
+        return min(dues, default=None)
+
+    def _over(self, ledger: Ledger, fate: Fate) -> bool:
+        if fate.request.schedule_id in ledger.forgiven:
+            return fate.accounted
+        return fate.status not in (Status.UNSEEN, Status.PENDING)
+
+    def _forgiven(self, ledger: Ledger, key: bytes) -> bool:
+        fate = ledger.fates.get(_base(key))
+        return fate is not None and fate.request.schedule_id in ledger.forgiven
+
+    # one commit
+
+    def _judge(self, ledger: Ledger, claim: Claim, true_ms: int) -> None:
+        if claim.offset is None:
+            raise ViolationError("a turn was committed without its offset")
+        position, metadata = claim.offset
+        if position < ledger.position:
+            raise ViolationError(f"the position went back from {ledger.position} to {position}")
+        cursor = _cursor(metadata)
+        if cursor < ledger.cursor:
+            raise ViolationError(f"the cursor went back from {ledger.cursor} to {cursor}")
+        rejected = {_base(key): code for key, code in claim.rejections}
+        ended = {_base(key) for key, *_ in claim.deliveries} | rejected.keys()
+        while ledger.taken < len(ledger.arrivals):
+            offset, fate = ledger.arrivals[ledger.taken]
+            if offset >= position:
+                break
+            ledger.taken += 1
+            if fate.status is Status.UNSEEN:
+                self._take_in(ledger, fate, claim, ended, rejected)
+        self._check_deliveries(ledger, claim, true_ms)
+        self._check_rejections(ledger, claim)
+        self._check_rearmed(ledger, claim)
+        for key in claim.tombstones:
+            if (fate := ledger.fates.get(_base(key))) is not None:
+                fate.accounted = True
+        ledger.position, ledger.cursor = position, cursor
+        if claim.recorded:
+            ledger.recorded = _snapshot(ledger)
+
+    def _take_in(
+        self,
+        ledger: Ledger,
+        fate: Fate,
+        claim: Claim,
+        ended: set[bytes],
+        rejected: dict[bytes, str],
+    ) -> None:
+        request = fate.request
+        if request.schedule_id in ledger.forgiven:
+            fate.status = Status.PENDING
+            fate.action_key = request.key
+            return
+        standing = ledger.pending.get(request.schedule_id)
+        both_orders = standing is not None and standing.request.key in ended
+        if request.verb == "CANCEL":
+            fate.status = Status.DONE
+            if standing is not None and not both_orders:
+                self._close(ledger, standing, Status.CANCELLED)
+        elif standing is None:
+            self._open(ledger, fate)
+        elif request.same_as(standing.request) and (
+            not both_orders or request.key in claim.tombstones
+        ):
+            fate.status = Status.UNCHANGED
+        elif request.verb == "ADD" and (
+            not both_orders or rejected.get(request.key) == "request-id-in-use"
+        ):
+            if rejected.get(request.key) != "request-id-in-use":
+                raise ViolationError(
+                    f"{_name(fate)} was taken in while {_name(standing)} is pending,"
+                    " and not rejected"
+                )
+            fate.status = Status.REJECTED
+        else:
+            if not both_orders:
+                self._close(ledger, standing, Status.REPLACED)
+            self._open(ledger, fate)
+
+    def _check_deliveries(self, ledger: Ledger, claim: Claim, true_ms: int) -> None:
+        for key, destination, value in claim.deliveries:
+            fate = ledger.fates[_base(key)]
+            request = fate.request
+            self.delivered += 1
+            if claim.now_ms < request.due_ms:
+                raise ViolationError(f"early by its own clock: {_name(fate)}")
+            if true_ms < request.due_ms - self._max_skew_ms:
+                raise ViolationError(f"early: {_name(fate)}")
+            if (destination, value) != (request.destination, request.value):
+                raise ViolationError(f"delivered with other content: {_name(fate)}")
+            self._end(ledger, fate, Status.DELIVERED, "delivered")
+            if request.expires_ms is not None and claim.now_ms > request.expires_ms:
+                raise ViolationError(f"delivered after it expired: {_name(fate)}")
+
+    def _check_rejections(self, ledger: Ledger, claim: Claim) -> None:
+        for key, code in claim.rejections:
+            fate = ledger.fates[_base(key)]
+            if code == "request-id-in-use" and fate.status is Status.REJECTED:
+                if fate.accounted and fate.request.schedule_id not in ledger.forgiven:
+                    raise ViolationError(f"rejected twice: {_name(fate)}")
+                fate.accounted = True
+                continue
+            self._end(ledger, fate, Status.REJECTED, f"rejected as {code}")
+            expires_ms = fate.request.expires_ms
+            if code == "expired":
+                if expires_ms is None or claim.now_ms <= expires_ms:
+                    raise ViolationError(f"called expired before its time: {_name(fate)}")
+            elif fate.request.schedule_id not in ledger.forgiven:
+                if code == "request-id-in-use":
+                    raise ViolationError(f"rejected though nothing else is pending: {_name(fate)}")
+                if fate.tries + 1 < self._attempts:
+                    raise ViolationError(f"given up after {fate.tries} tries: {_name(fate)}")
+
+    def _check_rearmed(self, ledger: Ledger, claim: Claim) -> None:
+        for key, _due_ms, attempt in claim.rearmed:
+            fate = ledger.fates[_base(key)]
+            if fate.request.schedule_id in ledger.forgiven:
+                continue
+            if fate.status is not Status.PENDING:
+                raise ViolationError(f"re-armed though {fate.status.value}: {_name(fate)}")
+            fate.action_key = key
+            fate.tries = attempt
+
+    def _end(self, ledger: Ledger, fate: Fate, status: Status, what: str) -> None:
+        """A request comes to its one end."""
+        fate.accounted = True
+        if fate.request.schedule_id in ledger.forgiven:
+            fate.status = status
+            return
+        if fate.status is not Status.PENDING:
+            raise ViolationError(f"{what} though {fate.status.value}: {_name(fate)}")
+        self._close(ledger, fate, status)
+
+    def _open(self, ledger: Ledger, fate: Fate) -> None:
+        fate.status = Status.PENDING
+        fate.action_key = fate.request.key
+        ledger.pending[fate.request.schedule_id] = fate
+
+    def _close(self, ledger: Ledger, fate: Fate, status: Status) -> None:
+        fate.status = status
+        if ledger.pending.get(fate.request.schedule_id) is fate:
+            del ledger.pending[fate.request.schedule_id]
+
+
+def _snapshot(ledger: Ledger) -> Ledger:
+    return Ledger(
+        taken=ledger.taken,
+        position=ledger.position,
+        cursor=ledger.cursor,
+        fates={
+            key: Fate(fate.request, fate.status, fate.action_key)
+            for key, fate in ledger.fates.items()
+        },
+    )
+
+
+def _cursor(metadata: str) -> tuple[int, str]:
+    """The cursor inside a checkpoint's text, read without the dispatcher's code."""
+    due, _, key = metadata.split(" ", 4)[2].partition(":")
+    return (int(due), key) if due else (-1, "")
+
+
+def _base(key: bytes) -> bytes:
+    return key.partition(b"#")[0]
+
+
+def _name(fate: Fate) -> str:
+    request = fate.request
+    return f"{request.verb} {request.schedule_id} (request {request.key.decode()})"

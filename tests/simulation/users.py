@@ -1,0 +1,127 @@
+"""Users who send requests, and intake which turns them into actions at least once.
+
+Intake keeps the order of each request partition and never leaves a hole: what reaches an actions
+partition is a prefix of what was sent to it, then, after a crash, the same again from earlier on.
+Two lives of intake may overlap, as when an executor is declared dead and is not.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from punctual_worker.contract import actions
+from punctual_worker.contract.actions import Coordinates, Plan, Verb
+
+from simulation.oracle import Oracle, Request
+
+DESTINATIONS: Final = ("orders", "mails", "bills")
+_GRID_MS: Final = 1_000
+_VERBS: Final = ("ADD", "ADD", "ADD", "REPLACE", "REPLACE", "CANCEL")
+
+
+class Users:
+    """Requests on few ids, so that they collide."""
+
+    def __init__(
+        self, *, rng: random.Random, partitions: int, clock: Callable[[], int], oracle: Oracle
+    ) -> None:
+        self.sent: list[list[Request]] = [[] for _ in range(partitions)]
+        self._rng = rng
+        self._clock = clock
+        self._oracle = oracle
+        self._ids = [f"id-{number}" for number in range(rng.choice((1, 2, 3, 5)))]
+        self._past = rng.choice((0.1, 0.3, 0.6))
+
+    def send(self) -> Request:
+        """One more request."""
+        rng = self._rng
+        verb = rng.choice(_VERBS)
+        request_id = rng.choice(self._ids) if verb != "ADD" or rng.random() < 0.6 else ""
+        partition = (
+            self._ids.index(request_id) % len(self.sent)
+            if request_id and rng.random() < 0.8
+            else rng.randrange(len(self.sent))
+        )
+        key = actions.action_key(Coordinates("0", partition, len(self.sent[partition])))
+        earlier = [
+            one for one in self.sent[partition] if request_id and one.schedule_id == request_id
+        ]
+        if earlier and verb != "CANCEL" and rng.random() < 0.3:
+            request = earlier[-1]._replace(key=key, verb=verb)
+            if earlier[-1].verb == "CANCEL":
+                request = self._fresh(key, verb, request_id)
+        else:
+            request = self._fresh(key, verb, request_id)
+        self.sent[partition].append(request)
+        self._oracle.asked(request)
+        return request
+
+    def _fresh(self, key: bytes, verb: str, request_id: str) -> Request:
+        rng, now_ms = self._rng, self._clock()
+        if verb == "CANCEL":
+            return Request(key, verb, request_id, 0, "", None, None)
+        away = -90 if rng.random() < self._past else rng.choice((5, 20, 60, 200))
+        seconds = rng.randint(min(away, 0), max(away, 0))
+        due_ms = (now_ms // _GRID_MS + seconds) * _GRID_MS
+        return Request(
+            key,
+            verb,
+            request_id or key.decode(),
+            due_ms,
+            rng.choice(DESTINATIONS),
+            rng.choice((b"one", b"two", b"", None)),
+            due_ms + rng.choice((0, 3_000, 30_000)) if rng.random() < 0.12 else None,
+        )
+
+
+def plan_of(request: Request) -> Plan:
+    """The request in normal form, as intake would put it."""
+    return Plan(
+        verb=Verb[request.verb],
+        due_ms=request.due_ms,
+        destination=request.destination,
+        request_id=request.schedule_id if request.schedule_id != request.key.decode() else "",
+        expires_ms=request.expires_ms,
+        flags=actions.NULL_VALUE if request.value is None else "",
+    )
+
+
+class Intake:
+    """One life of intake."""
+
+    def __init__(self, users: Users, start: list[int], partitions: int) -> None:
+        self._users = users
+        self.at = list(start)
+        """Next request to read, by request partition."""
+        self._waiting: list[deque[Request]] = [deque() for _ in range(partitions)]
+        """Read and not yet written, by actions partition."""
+
+    def read(self, rng: random.Random) -> bool:
+        """Take the next request of some partition; False if there is none."""
+        behind = [
+            partition
+            for partition, sent in enumerate(self._users.sent)
+            if self.at[partition] < len(sent)
+        ]
+        if not behind:
+            return False
+        partition = rng.choice(behind)
+        request = self._users.sent[partition][self.at[partition]]
+        self.at[partition] += 1
+        target = actions.actions_partition(request.schedule_id.encode(), len(self._waiting))
+        self._waiting[target].append(request)
+        return True
+
+    def write(self, rng: random.Random) -> tuple[int, Request] | None:
+        """The next request that reaches an actions partition, and which one."""
+        ready = [partition for partition, queue in enumerate(self._waiting) if queue]
+        if not ready:
+            return None
+        partition = rng.choice(ready)
+        return partition, self._waiting[partition].popleft()
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was read is written: then, and only then, its offsets may be kept."""
+        return not any(self._waiting)

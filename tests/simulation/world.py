@@ -1,0 +1,395 @@
+"""The world of one seed: everybody in it, what may go wrong, and what happens next.
+
+`World(seed).run()` raises `ViolationError` when a promise is broken. Which faults there are, and
+how often, is drawn from the seed as well, so that seeds differ in kind and not only in order.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from punctual_worker.contract import actions
+from punctual_worker.dispatch import entries
+from punctual_worker.dispatch.entries import LogRecord
+
+from simulation.broker import Broker, Claim
+from simulation.dispatcher import Dispatcher, Steps
+from simulation.log import show
+from simulation.memory_table import LocalStore
+from simulation.oracle import Oracle, ViolationError
+from simulation.protocol import Protocol
+from simulation.users import DESTINATIONS, Intake, Users, plan_of
+
+BEGINNING_MS: Final = 1_000_000_000
+RETENTION_MS: Final = 400_000
+"""`delete.retention.ms`: short, so that tombstones expire within a run."""
+TRANSACTION_TIMEOUT_MS: Final = 12_000
+MAX_SKEW_MS: Final = 5_000
+_DRAIN_ROUNDS: Final = 4_000
+
+
+class World:
+    """One run."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        protocol: Protocol | None = None,
+        story: list[str] | None = None,
+        check_tables: bool = True,
+    ) -> None:
+        self.rng = rng = random.Random(seed)
+        self.protocol = protocol or Protocol()
+        self.check_tables = check_tables
+        self.story = story
+        self.now_ms = BEGINNING_MS
+        self.batch = rng.choice((1, 2, 3, 8))
+        self.budget = rng.choice((1, 2, 5))
+        self.attempts = rng.choice((1, 2, 4))
+        self.unknown: set[str] = set()
+        self.failing: set[str] = set()
+        partitions = rng.choice((1, 1, 2, 3))
+        self.oracle = Oracle(partitions, attempts=self.attempts, max_skew_ms=MAX_SKEW_MS)
+        self.broker = Broker(
+            partitions,
+            rng=rng,
+            clock=lambda: self.now_ms,
+            timeout_ms=TRANSACTION_TIMEOUT_MS,
+            on_commit=self._on_commit,
+        )
+        self.broker.check_generation = self.protocol.generations_checked
+        self.users = Users(
+            rng=rng,
+            partitions=rng.choice((1, 2)),
+            clock=lambda: self.now_ms,
+            oracle=self.oracle,
+        )
+        if self.protocol.keyed_by_id:
+            for log in self.broker.logs:
+                log.compaction_key = self._schedule_id
+        self._intakes = [self._new_intake([0] * len(self.users.sent))]
+        self._intake_kept = [0] * len(self.users.sent)
+        max_age_ms = RETENTION_MS * 1_000 if self.protocol.trusts_old_tables else RETENTION_MS // 2
+        self._dispatchers = [
+            Dispatcher(f"d{number}", self, skew_ms=0, store=LocalStore(max_age_ms))
+            for number in range(rng.choice((1, 2, 2, 3)))
+        ]
+        self._lives: dict[Dispatcher, Steps] = {one: one.life() for one in self._dispatchers}
+        self._paused: set[Dispatcher] = set()
+        self._clean: set[int] = set()
+        self._fleet_stopping = False
+        self._steps = rng.choice((150, 300, 450))
+        self._requests = rng.choice((8, 20, 40))
+        self._happenings, self._weights = self._draw_happenings()
+
+    # for those who live here
+
+    def say(self, who: str, what: str) -> None:
+        """A line of the story."""
+        if self.story is not None:
+            seconds = (self.now_ms - BEGINNING_MS) / 1000
+            self.story.append(f"{len(self.story) + 1:>4}. {seconds:8.1f}s {who:<6} {what}")
+
+    def stopped_cleanly(self, partition: int) -> None:
+        """The checkpoint in the log is the last word, should the broker forget the other one."""
+        self._clean.add(partition)
+
+    # the run
+
+    def run(self) -> None:
+        """Faults for a while, then peace, and then everything must have come to its end."""
+        for happening in self.rng.choices(
+            self._happenings, cum_weights=self._weights, k=self._steps
+        ):
+            happening()
+        self._make_peace()
+        self._until(lambda: self.oracle.all_over and self._all_taken_in())
+        self.oracle.check_end()
+        self._nothing_comes_back()
+
+    def log_lines(self) -> list[str]:
+        """What the logs look like now, for the story."""
+        lines = []
+        for log in self.broker.logs:
+            committed = self.broker.committed.get(log.number, (0, "none"))[1]
+            lines.append(f"  partition {log.number}, end {log.end}, checkpoint: {committed}")
+            lines += show(log.decided(), self._describe)
+        return lines
+
+    def _draw_happenings(self) -> tuple[list[Callable[[], None]], list[float]]:
+        rng = self.rng
+        usual: list[tuple[Callable[[], None], float]] = [
+            (self._step, 50),
+            (self._user, 6),
+            (self._intake, 12),
+            (self._marker, 10),
+            (self._time, 8),
+        ]
+        faults: list[tuple[Callable[[], None], float]] = [
+            (self._compact, 3),
+            (self._crash, 2),
+            (self._pause, 2),
+            (self._expel, 2),
+            (self._rebalance, 1),
+            (self._intake_crash, 1.5),
+            (self._clock_jump, 1),
+            (self._destination, 2),
+            (self._long_time, 0.7),
+            (self._stop_one, 0.7),
+            (self._stop_fleet, 0.5),
+            (self._old_disk, 1),
+        ]
+        table = [*usual, (self._resume, 2), (self._start, 3)]
+        table += [(what, weight * rng.choice((0, 1, 1, 3))) for what, weight in faults]
+        total, weights = 0.0, []
+        for _, weight in table:
+            total += weight
+            weights.append(total)
+        return [what for what, _ in table], weights
+
+    # what may happen
+
+    def _step(self) -> None:
+        able = [one for one in self._lives if one not in self._paused]
+        if able:
+            self._advance(self.rng.choice(able))
+        self.now_ms += self.rng.choice((0, 1, 20, 150))
+
+    def _advance(self, dispatcher: Dispatcher) -> None:
+        try:
+            next(self._lives[dispatcher])
+        except StopIteration:
+            del self._lives[dispatcher]
+
+    def _user(self) -> None:
+        if self._requests:
+            self._requests -= 1
+            request = self.users.send()
+            self.say("user", f"asks in {request.key.decode()}: {self._words(request.key)}")
+
+    def _intake(self) -> None:
+        intake = self.rng.choice(self._intakes)
+        if self.rng.random() < 0.5:
+            intake.read(self.rng)
+            return
+        written = intake.write(self.rng)
+        if written is not None:
+            partition, request = written
+            self._write_action(partition, request.key)
+        elif intake is self._intakes[-1]:
+            self._intake_kept = list(intake.at)
+
+    def _write_action(self, partition: int, key: bytes) -> None:
+        request = self.oracle.requests[key]
+        headers = actions.action_headers([], b"k", plan_of(request))
+        value = request.value or b""
+        offset = self.broker.logs[partition].append(key, value, headers, self.now_ms)
+        self.oracle.arrived(partition, offset, key)
+        self.say("intake", f"writes {key.decode()} to partition {partition} @{offset}")
+
+    def _intake_crash(self) -> None:
+        start = [self.rng.randint(max(0, at - 6), at) for at in self._intake_kept]
+        newer = self._new_intake(start)
+        survives = self.rng.random() < 0.3
+        self._intakes = [self._intakes[-1], newer] if survives else [newer]
+        self.say("intake", f"starts again from {start}" + (" beside the old one" * survives))
+
+    def _new_intake(self, start: list[int]) -> Intake:
+        return Intake(self.users, start, len(self.broker.logs))
+
+    def _marker(self) -> None:
+        self.broker.write_some_marker()
+
+    def _time(self) -> None:
+        self._pass_time(self.rng.choice((100, 1_000, 5_000, 15_000)))
+
+    def _long_time(self) -> None:
+        self._pass_time(self.rng.choice((60_000, 150_000, 300_000)))
+
+    def _pass_time(self, duration_ms: int) -> None:
+        self.now_ms += duration_ms
+        for producer in self.broker.time_out_transactions():
+            self.say("broker", f"aborts the transaction of {producer}: time is up")
+
+    def _compact(self) -> None:
+        """At any moment, over whatever nobody has yet to take in: no dispatcher is further behind
+        than `min.compaction.lag.ms`, so what is younger than its position is not touched."""
+        log = self.rng.choice(self.broker.logs)
+        position = self.broker.committed.get(log.number, (0, ""))[0]
+        upto = self.rng.choice((position, position, self.rng.randint(0, position)))
+        gone = log.compact(upto, self.now_ms, RETENTION_MS)
+        if gone:
+            self.say("broker", f"compacts partition {log.number} up to {upto}: {gone} gone")
+
+    def _crash(self) -> None:
+        if self._lives:
+            self._kill(self.rng.choice(list(self._lives)))
+
+    def _kill(self, dispatcher: Dispatcher) -> None:
+        self._lives.pop(dispatcher, None)
+        self._paused.discard(dispatcher)
+        self.say(dispatcher.name, "is killed")
+        chance = self.rng.random()
+        if chance < 0.25:
+            dispatcher.store.lose()
+            self.say(dispatcher.name, "loses its disk")
+        elif chance < 0.45:
+            dispatcher.store.go_back()
+            self.say(dispatcher.name, "finds an old disk")
+
+    def _old_disk(self) -> None:
+        """A copy of a table is put aside; it may come back after a crash."""
+        for partition in range(len(self.broker.logs)):
+            self.rng.choice(self._dispatchers).store.back_up(partition)
+
+    def _start(self) -> None:
+        if self._fleet_stopping:
+            self._forget_when_empty()
+            return
+        down = [one for one in self._dispatchers if one not in self._lives]
+        if down:
+            self._revive(self.rng.choice(down))
+
+    def _revive(self, dispatcher: Dispatcher) -> None:
+        dispatcher.stopping = False
+        self._lives[dispatcher] = dispatcher.life()
+        self.say(dispatcher.name, "starts")
+
+    def _pause(self) -> None:
+        able = [one for one in self._lives if one not in self._paused]
+        if able:
+            dispatcher = self.rng.choice(able)
+            self._paused.add(dispatcher)
+            self.say(dispatcher.name, "is paused")
+
+    def _resume(self) -> None:
+        if self._paused:
+            dispatcher = self.rng.choice(sorted(self._paused, key=lambda one: one.name))
+            self._paused.discard(dispatcher)
+            self.say(dispatcher.name, "goes on")
+
+    def _expel(self) -> None:
+        """The group gives up on a member that is dead or silent, or only slow."""
+        if self.broker.group.members:
+            member = self.rng.choice(self.broker.group.members)
+            self.broker.group.leave(member)
+            self.say("broker", f"expels {member}")
+
+    def _rebalance(self) -> None:
+        self.broker.group.rebalance()
+
+    def _clock_jump(self) -> None:
+        dispatcher = self.rng.choice(self._dispatchers)
+        dispatcher.skew_ms = self.rng.randint(-MAX_SKEW_MS, MAX_SKEW_MS)
+        self.say(dispatcher.name, f"has its clock off by {dispatcher.skew_ms} ms now")
+
+    def _destination(self) -> None:
+        name = self.rng.choice(DESTINATIONS)
+        target = self.rng.choice((self.unknown, self.failing))
+        target.symmetric_difference_update({name})
+        self.say("broker", f"destinations: unknown {self.unknown}, failing {self.failing}")
+
+    def _stop_one(self) -> None:
+        if self._lives:
+            dispatcher = self.rng.choice(list(self._lives))
+            dispatcher.stopping = True
+            self.say(dispatcher.name, "is asked to stop")
+
+    def _stop_fleet(self) -> None:
+        """All stop, most of them cleanly: what it takes for a broker to forget a group."""
+        self._fleet_stopping = True
+        for dispatcher in list(self._lives):
+            if self.rng.random() < 0.1:
+                self._kill(dispatcher)
+            else:
+                dispatcher.stopping = True
+
+    def _forget_when_empty(self) -> None:
+        group = self.broker.group
+        if not self._lives:
+            for member in list(group.members):
+                group.leave(member)
+        if group.members or self._lives or not self.broker.quiet:
+            return
+        self._fleet_stopping = False
+        if self.rng.random() < 0.7:
+            self.now_ms += RETENTION_MS
+            self.broker.committed.clear()
+            self.say("broker", f"forgets the group; stopped cleanly: {self._clean}")
+            for log in self.broker.logs:
+                self.oracle.forgotten(log.number, exact=log.number in self._clean)
+
+    # the end
+
+    def _make_peace(self) -> None:
+        self.say("world", "no more faults from here on")
+        self.unknown.clear()
+        self.failing.clear()
+        self._paused.clear()
+        self._fleet_stopping = False
+        self._requests = 0
+        for dispatcher in self._dispatchers:
+            dispatcher.stopping = False
+            if dispatcher not in self._lives:
+                self._revive(dispatcher)
+        while self._intakes[-1].read(self.rng) or not self._intakes[-1].idle:
+            written = self._intakes[-1].write(self.rng)
+            if written is not None:
+                self._write_action(written[0], written[1].key)
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        for _ in range(_DRAIN_ROUNDS):
+            if done():
+                return
+            while self.broker.write_some_marker():
+                pass
+            for dispatcher in list(self._lives):
+                for _ in range(8):
+                    if dispatcher in self._lives:
+                        self._advance(dispatcher)
+            due_ms = self.oracle.next_due_ms()
+            far = due_ms is not None and due_ms > self.now_ms + MAX_SKEW_MS
+            self._pass_time(due_ms - self.now_ms if far and due_ms is not None else 400)
+            for dispatcher in self._dispatchers:
+                if dispatcher not in self._lives:
+                    self._revive(dispatcher)
+
+    def _all_taken_in(self) -> bool:
+        return all(ledger.taken == len(ledger.arrivals) for ledger in self.oracle.ledgers)
+
+    def _nothing_comes_back(self) -> None:
+        """All restart from the log alone, and much time passes: nothing is left to be delivered."""
+        for dispatcher in self._dispatchers:
+            self._kill(dispatcher)
+            dispatcher.store.lose()
+        self.say("world", "all start from the log alone")
+        self._pass_time(1_000_000)
+        rounds = iter(range(12))
+        self._until(lambda: next(rounds, None) is None)
+        for ledger in self.oracle.ledgers:
+            if ledger.pending.keys() - ledger.forgiven:
+                raise ViolationError("something is pending again after the end")
+
+    # helpers
+
+    def _on_commit(self, claims: dict[int, Claim]) -> None:
+        self._clean.difference_update(claims)
+        self.oracle.committed(claims, self.now_ms)
+
+    def _schedule_id(self, record: LogRecord) -> bytes:
+        request = self.oracle.requests.get(entries.base_key(record.key))
+        return record.key if request is None else request.schedule_id.encode()
+
+    def _words(self, key: bytes) -> str:
+        request = self.oracle.requests[key]
+        due = (request.due_ms - BEGINNING_MS) / 1000
+        return f"{request.verb} {request.schedule_id} due {due:.1f}s to {request.destination}"
+
+    def _describe(self, record: LogRecord) -> str:
+        key = record.key.decode()
+        if record.key == actions.CHECKPOINT_KEY:
+            return f"{key} {record.value!r}"
+        if record.value is None:
+            return f"{key} tombstone"
+        return f"{key} {self._words(entries.base_key(record.key))}"
