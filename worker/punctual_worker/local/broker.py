@@ -102,36 +102,16 @@ class EmbeddedBroker:
         if self.is_running():
             return
         java = find_java()
-        class_path = os.pathsep.join(
-            str(path) for path in jar_paths("broker", cache_dir=self._cache_dir)
-        )
-        try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
-            lock = (self.data_dir / "lock").open("w")
-        except OSError as error:
-            raise BrokerError(f"The broker's data directory cannot be written: {error}.") from error
-        with lock:
+        jars = jar_paths("broker", cache_dir=self._cache_dir)
+        with _open_lock(self.data_dir) as lock:
             _take_lock(lock, self.data_dir)
             self._port = _claim_port(self._host, self._port)
             self._write_config()
             log_config = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.xml'}"
-            run = [str(java), "-cp", class_path, log_config]
+            run = [str(java), "-cp", os.pathsep.join(map(str, jars)), log_config]
             self._format(run)
-            output = (self.data_dir / "broker.out").open("wb")
-            with output:
-                self._process = tether.spawn(
-                    [
-                        *run,
-                        f"-Xmx{self._heap_mb}m",
-                        "-XX:+UseG1GC",
-                        "-XX:MaxGCPauseMillis=20",
-                        "-XX:-UsePerfData",
-                        "kafka.Kafka",
-                        str(self.data_dir / "server.properties"),
-                    ],
-                    output=output,
-                    pass_fds=[lock.fileno()],  # the lock is the process's from now on
-                )
+            # the lock is the process's from now on
+            self._process = self._spawn(run, lock_fd=lock.fileno())
         self._wait_until_served()
 
     def stop(self, timeout: float = _STOP_TIMEOUT_SECONDS) -> None:
@@ -155,6 +135,14 @@ class EmbeddedBroker:
     def wait(self) -> int:
         """Block until the process ends by itself; its exit status."""
         return 0 if self._process is None else self._process.wait()
+
+    def _spawn(self, run: list[str], *, lock_fd: int) -> subprocess.Popen[bytes]:
+        tuning = [f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]
+        server = ["kafka.Kafka", str(self.data_dir / "server.properties")]
+        with (self.data_dir / "broker.out").open("wb") as output:
+            return tether.spawn(
+                [*run, *tuning, "-XX:-UsePerfData", *server], output=output, pass_fds=[lock_fd]
+            )
 
     def _write_config(self) -> None:
         properties = server_properties(
@@ -241,6 +229,14 @@ def _telling_line(lines: list[str]) -> str:
             if sign in line and not line.startswith("\tat "):
                 return line.strip()
     return ""
+
+
+def _open_lock(directory: Path) -> IO[str]:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return (directory / "lock").open("w")
+    except OSError as error:
+        raise BrokerError(f"The broker's data directory cannot be written: {error}.") from error
 
 
 def _take_lock(lock: IO[str], directory: Path) -> None:
