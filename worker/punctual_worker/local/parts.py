@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,8 +85,8 @@ class Part:
         pause, self._backoff = self._backoff, min(self._backoff * 2, _BACKOFF_SECONDS[1])
         self._restart_at = now + pause
         return (
-            f"{self.name} ended with status {status} ({self._last_line()}); "
-            f"started again in {pause:g} s"
+            f"{self.name} {self._describe_end(status)}; started again in {pause:g} s "
+            f"(log in {self.log_file})"
         )
 
     def readiness(self) -> tuple[bool, str]:
@@ -124,9 +125,12 @@ class Part:
             tether.stop(self._process, timeout=timeout)
             self._process = None
 
-    def _last_line(self) -> str:
+    def _describe_end(self, status: int) -> str:
+        if status < 0:  # killed from outside: its last words would not tell why
+            return f"was ended by {signal.Signals(-status).name}"
         lines = self.log_file.read_text(errors="replace").strip().splitlines()[-1:]
-        return f"last words: {lines[0].strip()}" if lines else f"see {self.log_file}"
+        words = f" ({lines[0].strip()})" if lines else ""
+        return f"ended with status {status}{words}"
 
 
 def _as_config(settings: Settings) -> bytes:
