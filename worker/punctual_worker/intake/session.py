@@ -26,7 +26,7 @@ class SessionError(PunctualError):
 
 def intake_dir(settings: Settings) -> Path:
     """Where intake keeps its caches."""
-    return settings.data_dir.absolute() / "intake"
+    return settings.data_dir.absolute() / "intake" / settings.app_id
 
 
 def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str, str]:
@@ -36,6 +36,8 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
             f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
             # The class data archive saves about a second; the serial collector, memory and threads
             # on the few cores of a pod. Pauses are short: nearly everything dies young.
+            # Belt and braces beside `rarely`: a method too large to compile would be interpreted.
+            "-XX:-DontCompileHugeMethods",
             "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= 2 else "-XX:+UseG1GC",
         )
     )
@@ -53,6 +55,8 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
         "spark.sql.streaming.metricsEnabled": "false",
+        # Not to be had in real-time mode, which warns of it at each start.
+        "spark.sql.adaptive.enabled": "false",
         # A start with another number of batches kept would only fill the disk.
         "spark.sql.streaming.minBatchesToRetain": "10",
         **settings.spark,
