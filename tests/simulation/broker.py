@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from punctual_worker.contract import actions
-
 from simulation.log import PartitionLog, State
 
 
@@ -73,6 +72,8 @@ class Group:
         self.owner: dict[int, str | None] = dict.fromkeys(range(partitions))
         self.since: dict[int, int] = dict.fromkeys(range(partitions), 0)
         """Generation from which on the owner has had the partition without a break."""
+        self.restlessness = 0.25
+        """How likely a partition is to move when the group is balanced anew."""
         self._rng = rng
 
     def join(self, member: str) -> int:
@@ -96,7 +97,7 @@ class Group:
         """A new generation: orphans get an owner, and sometimes a partition moves for balance."""
         self.generation += 1
         for partition, owner in self.owner.items():
-            if self.members and (owner is None or self._rng.random() < 0.25):
+            if self.members and (owner is None or self._rng.random() < self.restlessness):
                 chosen = self._rng.choice(self.members)
                 if chosen != owner:
                     self.owner[partition] = chosen

@@ -5,23 +5,25 @@ loop does with Kafka is done here with the simulated broker, in the same order.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Final
 from typing import Protocol as Interface
 
 from punctual_worker.contract import actions
 from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch import entries
-from punctual_worker.dispatch.entries import Entry
+from punctual_worker.dispatch.entries import Entry, LogRecord
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import tombstone_headers
 from punctual_worker.dispatch.timetable import Budget, Judgement, Outcome, Policy, Verdict
-
 from simulation.broker import Broker, Claim, FencedError, RefusedError, Transaction
 from simulation.memory_table import LocalStore, MemoryTable
 from simulation.oracle import Oracle, ViolationError
 from simulation.protocol import Protocol
 
 Steps = Iterator[None]
+_POSITION_EVERY_MS: Final = 10_000
+"""How long a position that moved over our own records alone may stay uncommitted."""
 
 
 class DestinationError(Exception):
@@ -30,6 +32,21 @@ class DestinationError(Exception):
     def __init__(self, destination: str) -> None:
         super().__init__(destination)
         self.destination = destination
+
+
+class Owned:
+    """A partition in service."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.held: list[LogRecord] = []
+        """Read, and not yet part of a committed turn."""
+        self.read_at = partition.checkpoint.position
+        self.committed_ms = 0
+
+    def is_due(self, now_ms: int) -> bool:
+        due_ms = self.partition.next_due_ms()
+        return bool(self.held) or (due_ms is not None and due_ms <= now_ms)
 
 
 class Surroundings(Interface):
@@ -65,7 +82,8 @@ class Dispatcher:
         self._protocol = world.protocol
         self._epoch = 0
         self._generation = 0
-        self._owned: dict[int, Partition] = {}
+        self._owned: dict[int, Owned] = {}
+        self._more = False
         self._incoming: dict[int, Steps] = {}
         self._suspects: dict[str, int] = {}
         """Destinations that failed, and until when they are left alone; then they are probed."""
@@ -82,7 +100,7 @@ class Dispatcher:
 
     def life(self) -> Steps:
         """From start to clean stop; a crash just ends the stepping."""
-        self._owned, self._incoming, self._suspects = {}, {}, {}
+        self._owned, self._incoming, self._suspects, self._more = {}, {}, {}, False
         yield from self._new_epoch()
         self._join()
         while True:
@@ -91,7 +109,7 @@ class Dispatcher:
                 self._poll()
                 yield from self._go_on_taking_over()
                 if self.stopping:
-                    yield from self._turn(last=True)
+                    yield from self._stop()
                     break
                 yield from self._turn()
                 if self._rng.random() < 0.4:
@@ -106,6 +124,10 @@ class Dispatcher:
         if self.name in self._broker.group.members:
             self._broker.group.leave(self.name)
         self._say("has stopped")
+
+    @property
+    def taking_over(self) -> bool:
+        return bool(self._incoming)
 
     # membership
 
@@ -194,7 +216,7 @@ class Dispatcher:
         self.store.followed(
             number, self.clock() if protocol.table_age_from_last_write else began_ms
         )
-        self._owned[number] = partition
+        self._owned[number] = Owned(partition)
         self._say(f"has taken over partition {number} at {take_over.checkpoint.position}")
         self._check_table(partition, "after take-over")
 
@@ -206,49 +228,66 @@ class Dispatcher:
 
     # a turn
 
-    def _turn(self, *, last: bool = False) -> Steps:
-        batches = {}
-        for number, partition in self._owned.items():
-            start = partition.checkpoint.position
-            batches[number] = self._broker.logs[number].read(start, self._world.batch)[0]
+    def _turn(self) -> Steps:
+        for number, owned in self._owned.items():
+            log = self._broker.logs[number]
+            records, owned.read_at = log.read(owned.read_at, self._world.batch)
+            owned.held += records
             yield
         now_ms = self.clock()
+        if not self._more and not any(owned.is_due(now_ms) for owned in self._owned.values()):
+            return
         turns = {
-            number: self._owned[number].turn(judge=self._judge, now_ms=now_ms)
-            for number in batches
-            if not self._owned[number].must_wait(now_ms)
+            number: owned.partition.turn(judge=self._judge, now_ms=now_ms)
+            for number, owned in self._owned.items()
+            if not owned.partition.must_wait(now_ms)
         }
-        if not last:
-            for number, turn in turns.items():
-                turn.take_in(batches[number])
-            at_once = sum(turn.delivered_at_once for turn in turns.values())
-            budget = Budget(max(self._world.budget - at_once, 0), delivered=at_once)
-            for turn in turns.values():
-                turn.collect(budget)
+        for number, turn in turns.items():
+            turn.take_in(self._owned[number].held)
+        budget = Budget(self._world.budget)
+        budget.delivered = sum(turn.delivered_at_once for turn in turns.values())
+        for turn in turns.values():
+            turn.collect(budget)
         outcomes = {number: turn.finish() for number, turn in turns.items()}
-        outcomes = {
+        written = {
             number: outcome
             for number, outcome in outcomes.items()
-            if outcome.writes
-            or outcome.checkpoint.position != self._owned[number].checkpoint.position
-            or (last and self._owned[number].unrecorded and self._protocol.records_at_stop)
+            if self._must_write(self._owned[number], outcome, now_ms)
         }
-        if outcomes:
-            yield from self._carry_out(outcomes, now_ms, last=last)
-        if last and self._is_current:
-            for number, partition in self._owned.items():
-                if not (self._protocol.records_at_stop and partition.unrecorded):
-                    self._world.stopped_cleanly(number)
+        recorded = {n for n in written if self._owned[n].partition.must_record(now_ms)}
+        self._more = True  # if it fails, it is tried again at once
+        stands = True
+        if written:
+            stands = yield from self._carry_out(written, recorded, now_ms)
+        if stands:
+            self._more = any(outcome.more for outcome in outcomes.values())
+            for number in outcomes:
+                self._owned[number].held = []
 
-    def _carry_out(self, outcomes: dict[int, Outcome], now_ms: int, *, last: bool) -> Steps:
-        """One transaction, then the tables."""
-        owned = {number: self._owned[number] for number in outcomes}
-        before = {number: _state(partition) for number, partition in owned.items()}
-        recorded = {
-            number
-            for number in outcomes
-            if (last and self._protocol.records_at_stop) or owned[number].must_record(now_ms)
+    def _must_write(self, owned: Owned, outcome: Outcome, now_ms: int) -> bool:
+        before = owned.partition.checkpoint
+        idle = now_ms - owned.committed_ms > _POSITION_EVERY_MS
+        return outcome.writes(before) or (idle and outcome.checkpoint.position != before.position)
+
+    def _stop(self) -> Steps:
+        """Tell the log how far we are."""
+        works = {
+            number: Outcome(owned.partition.checkpoint)
+            for number, owned in self._owned.items()
+            if owned.partition.unrecorded and owned.partition.checkpoint.position
         }
+        if works and self._protocol.records_at_stop:
+            yield from self._carry_out(works, set(works), self.clock())
+        if self._is_current:
+            for number in self._owned:
+                self._world.stopped_cleanly(number)
+
+    def _carry_out(
+        self, outcomes: dict[int, Outcome], recorded: set[int], now_ms: int
+    ) -> Generator[None, None, bool]:
+        """One transaction, then the tables; False if it was aborted and nothing has happened."""
+        owned = {number: self._owned[number].partition for number in outcomes}
+        before = {number: _state(partition) for number, partition in owned.items()}
         transaction = None
         while transaction is None:
             yield
@@ -291,9 +330,11 @@ class Dispatcher:
             yield
             if not self._protocol.settles_before_commit:
                 self._settle(owned, outcomes, recorded, now_ms)
-            return
-        if before != {number: _state(partition) for number, partition in owned.items()}:
+            return True
+        after = {number: _state(partition) for number, partition in owned.items()}
+        if self._world.check_tables and before != after:
             raise ViolationError(f"{self.name}: an aborted turn has changed a table")
+        return False
 
     def _produce(
         self, transaction: Transaction, number: int, outcome: Outcome, now_ms: int, *, record: bool
@@ -337,6 +378,7 @@ class Dispatcher:
     ) -> None:
         for number, outcome in outcomes.items():
             owned[number].settle(outcome, recorded_ms=now_ms if number in recorded else None)
+            self._owned[number].committed_ms = now_ms
             self.store.followed(
                 number, self.clock() if self._protocol.table_age_from_last_write else now_ms
             )
@@ -358,7 +400,8 @@ class Dispatcher:
 
     def _sweep(self) -> Steps:
         """Tombstones of what has fired: outside of any transaction, so even a zombie may."""
-        for number, partition in list(self._owned.items()):
+        for number, owned in list(self._owned.items()):
+            partition = owned.partition
             rows = partition.sweepable(self._rng.choice((1, 3, 10)))
             if not rows:
                 continue

@@ -1,7 +1,7 @@
 """Local stores of the simulated dispatchers: the table in memory, and what a disk does to it."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.table import Changes
@@ -26,15 +26,13 @@ class MemoryTable:
     def get(self, order: bytes) -> Entry | None:
         return self._rows.get(order)
 
-    def scan(self, *, after: bytes, until: bytes, limit: int) -> list[Entry]:
-        found: list[Entry] = []
+    def scan(self, *, after: bytes, until: bytes) -> Iterator[Entry]:
         for order in self._orders[bisect_right(self._orders, after) :]:
-            if order >= until or len(found) >= limit:
-                break
+            if order >= until:
+                return
             row = self._rows[order]
             if row is not None:
-                found.append(row)
-        return found
+                yield row
 
     def first_after(self, order: bytes) -> bytes | None:
         index = bisect_right(self._orders, order)

@@ -221,6 +221,7 @@ class Oracle:
             return
         standing = ledger.pending.get(request.schedule_id)
         both_orders = standing is not None and standing.request.key in ended
+        live = ended | {_base(key) for key, *_ in claim.rearmed}
         if request.verb == "CANCEL":
             fate.status = Status.DONE
             if standing is not None and not both_orders:
@@ -228,7 +229,7 @@ class Oracle:
         elif standing is None:
             self._open(ledger, fate)
         elif request.same_as(standing.request) and (
-            not both_orders or request.key in claim.tombstones
+            not both_orders or (request.key in claim.tombstones and request.key not in live)
         ):
             fate.status = Status.UNCHANGED
         elif request.verb == "ADD" and (
@@ -282,8 +283,8 @@ class Oracle:
     def _check_rearmed(self, ledger: Ledger, claim: Claim) -> None:
         for key, _due_ms, attempt in claim.rearmed:
             fate = ledger.fates[_base(key)]
-            if fate.request.schedule_id in ledger.forgiven:
-                continue
+            if fate.request.schedule_id in ledger.forgiven or key in claim.tombstones:
+                continue  # in the same turn re-armed, then replaced or cancelled
             if fate.status is not Status.PENDING:
                 raise ViolationError(f"re-armed though {fate.status.value}: {_name(fate)}")
             fate.action_key = key

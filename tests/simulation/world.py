@@ -11,7 +11,6 @@ from typing import Final
 from punctual_worker.contract import actions
 from punctual_worker.dispatch import entries
 from punctual_worker.dispatch.entries import LogRecord
-
 from simulation.broker import Broker, Claim
 from simulation.dispatcher import Dispatcher, Steps
 from simulation.log import show
@@ -21,7 +20,7 @@ from simulation.protocol import Protocol
 from simulation.users import DESTINATIONS, Intake, Users, plan_of
 
 BEGINNING_MS: Final = 1_000_000_000
-RETENTION_MS: Final = 400_000
+RETENTION_MS: Final = 100_000
 """`delete.retention.ms`: short, so that tombstones expire within a run."""
 TRANSACTION_TIMEOUT_MS: Final = 12_000
 MAX_SKEW_MS: Final = 5_000
@@ -70,15 +69,23 @@ class World:
                 log.compaction_key = self._schedule_id
         self._intakes = [self._new_intake([0] * len(self.users.sent))]
         self._intake_kept = [0] * len(self.users.sent)
+        skew_ms = rng.choice((0, 1_000, MAX_SKEW_MS))
         max_age_ms = RETENTION_MS * 1_000 if self.protocol.trusts_old_tables else RETENTION_MS // 2
         self._dispatchers = [
-            Dispatcher(f"d{number}", self, skew_ms=0, store=LocalStore(max_age_ms))
+            Dispatcher(
+                f"d{number}",
+                self,
+                skew_ms=rng.randint(-skew_ms, skew_ms),
+                store=LocalStore(max_age_ms),
+            )
             for number in range(rng.choice((1, 2, 2, 3)))
         ]
         self._lives: dict[Dispatcher, Steps] = {one: one.life() for one in self._dispatchers}
         self._paused: set[Dispatcher] = set()
         self._clean: set[int] = set()
         self._fleet_stopping = False
+        self._unclean = rng.choice((0.0, 0.1, 0.7))
+        self.broker.group.restlessness = rng.choice((0.1, 0.5))
         self._steps = rng.choice((150, 300, 450))
         self._requests = rng.choice((8, 20, 40))
         self._happenings, self._weights = self._draw_happenings()
@@ -123,11 +130,11 @@ class World:
             (self._step, 50),
             (self._user, 6),
             (self._intake, 12),
-            (self._marker, 10),
+            (self._marker, rng.choice((2, 10, 20))),
             (self._time, 8),
         ]
         faults: list[tuple[Callable[[], None], float]] = [
-            (self._compact, 3),
+            (self._compact, 4),
             (self._crash, 2),
             (self._pause, 2),
             (self._expel, 2),
@@ -135,7 +142,7 @@ class World:
             (self._intake_crash, 1.5),
             (self._clock_jump, 1),
             (self._destination, 2),
-            (self._long_time, 0.7),
+            (self._long_time, 1),
             (self._stop_one, 0.7),
             (self._stop_fleet, 0.5),
             (self._old_disk, 1),
@@ -205,7 +212,11 @@ class World:
         self._pass_time(self.rng.choice((100, 1_000, 5_000, 15_000)))
 
     def _long_time(self) -> None:
-        self._pass_time(self.rng.choice((60_000, 150_000, 300_000)))
+        """Longer than any take-over lasts: who was in the middle of one had stopped altogether."""
+        for dispatcher in self._lives:
+            if dispatcher.taking_over and dispatcher.name in self.broker.group.members:
+                self.broker.group.leave(dispatcher.name)
+        self._pass_time(self.rng.choice((30_000, 60_000, 120_000)))
 
     def _pass_time(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
@@ -214,10 +225,12 @@ class World:
 
     def _compact(self) -> None:
         """At any moment, over whatever nobody has yet to take in: no dispatcher is further behind
-        than `min.compaction.lag.ms`, so what is younger than its position is not touched."""
+        than `min.compaction.lag.ms`, so intake's records that wait for it are too young."""
         log = self.rng.choice(self.broker.logs)
-        position = self.broker.committed.get(log.number, (0, ""))[0]
-        upto = self.rng.choice((position, position, self.rng.randint(0, position)))
+        ledger = self.oracle.ledgers[log.number]
+        waiting = ledger.arrivals[ledger.taken : ledger.taken + 1]
+        end = waiting[0][0] if waiting else log.end
+        upto = self.rng.choice((end, end, self.rng.randint(0, end)))
         gone = log.compact(upto, self.now_ms, RETENTION_MS)
         if gone:
             self.say("broker", f"compacts partition {log.number} up to {upto}: {gone} gone")
@@ -300,7 +313,7 @@ class World:
         """All stop, most of them cleanly: what it takes for a broker to forget a group."""
         self._fleet_stopping = True
         for dispatcher in list(self._lives):
-            if self.rng.random() < 0.1:
+            if self.rng.random() < self._unclean:
                 self._kill(dispatcher)
             else:
                 dispatcher.stopping = True

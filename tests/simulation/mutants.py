@@ -1,0 +1,312 @@
+"""Deliberate mistakes, each of which the explorer must catch: proof that it can find bugs.
+
+A mutant is the real code with one method replaced, or the right steps in a wrong order. All of
+them are judged by what users would see (lost, twice, early, undead), not by the state of tables.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from punctual_worker.contract import actions
+from punctual_worker.dispatch import checkpoint as checkpoints
+from punctual_worker.dispatch import entries
+from punctual_worker.dispatch.checkpoint import Checkpoint
+from punctual_worker.dispatch.entries import Entry, LogRecord
+from punctual_worker.dispatch.partition import Partition
+from punctual_worker.dispatch.restoring import Restoration, TakeOver
+from punctual_worker.dispatch.table import Changes, Table
+from punctual_worker.dispatch.timetable import (
+    Budget,
+    Judge,
+    Outcome,
+    PartitionTurn,
+    Policy,
+)
+from simulation.protocol import Protocol
+
+
+class Mutant(NamedTuple):
+    """A mistake, in words and in code."""
+
+    mistake: str
+    protocol: Protocol
+    seeds: int = 2_000
+    """Within how many seeds it must be caught."""
+
+
+# mistakes in a turn
+
+
+def _with_turn(turn_class: type[PartitionTurn]) -> Protocol:
+    class MutantPartition(Partition):
+        def turn(self, *, judge: Judge, now_ms: int) -> PartitionTurn:
+            return turn_class(
+                self.table, self.checkpoint, policy=self._policy, judge=judge, now_ms=now_ms
+            )
+
+    return Protocol(partition=MutantPartition)
+
+
+class _PutsWhatTheCursorHasPassed(PartitionTurn):
+    def _arm(self, entry: Entry) -> None:
+        self._put(entry)
+
+
+class _PositionBehindCursor(PartitionTurn):
+    """Fires what the position does not cover: the last record of each batch."""
+
+    def finish(self) -> Outcome:
+        outcome = super().finish()
+        if outcome.checkpoint.position > self._before.position:
+            behind = replace(outcome.checkpoint, position=outcome.checkpoint.position - 1)
+            outcome.checkpoint = behind
+        return outcome
+
+
+class _NoReplayCheck(PartitionTurn):
+    def _seen(self, coordinates: actions.Coordinates) -> bool:
+        return False
+
+
+class _SharedWatermarks(PartitionTurn):
+    """Changes the checkpoint it was given: after an abort the retry takes all for replays."""
+
+    def __init__(
+        self, table: Table, checkpoint: Checkpoint, *, policy: Policy, judge: Judge, now_ms: int
+    ) -> None:
+        super().__init__(table, checkpoint, policy=policy, judge=judge, now_ms=now_ms)
+        self._watermarks = checkpoint.watermarks  # type: ignore[assignment]
+
+
+class _RearmedNotInTable(PartitionTurn):
+    def _rearm(self, entry: Entry, plan: actions.Plan) -> None:
+        super()._rearm(entry, plan)
+        self._out.changes.puts.pop(self._out.rearmed[-1].order)
+
+
+class _RearmedBehindCursor(PartitionTurn):
+    def _rearm(self, entry: Entry, plan: actions.Plan) -> None:
+        super()._rearm(entry, plan._replace(due_ms=entry.plan.due_ms))
+
+
+class _RearmedUnderTheSameKey(PartitionTurn):
+    def _rearm(self, entry: Entry, plan: actions.Plan) -> None:
+        again = entry._replace(plan=plan._replace(scheduled_for_ms=entry.plan.wanted_ms))
+        self._out.rearmed.append(again)
+        self._put(again)
+
+
+class _BuriesTheRequestNotItsRearming(PartitionTurn):
+    def _remove(self, entry: Entry) -> None:
+        super()._remove(entry)
+        self._out.tombstones[-1] = entry._replace(key=entries.base_key(entry.key))
+
+
+class _ReplayNotBuried(PartitionTurn):
+    def _take_replay(self, entry: Entry, written_ms: int) -> None:
+        return
+
+
+class _EveryReplayBuried(PartitionTurn):
+    def _take_replay(self, entry: Entry, written_ms: int) -> None:
+        self._out.tombstones.append(entry)
+
+
+class _CursorAtTheClock(PartitionTurn):
+    """Moves the cursor to now, also past what the budget has left for the next turn."""
+
+    def collect(self, budget: Budget) -> None:
+        super().collect(budget)
+        self._cursor = max(self._cursor, actions.order_key(self._now_ms + 1, b""))
+
+
+class _FindsFiredRows(PartitionTurn):
+    """Takes a fired row that waits to be swept for a pending one."""
+
+    def _find(self, request_id: str) -> Entry | None:
+        if request_id in self._pending_ids:
+            return self._pending_ids[request_id]
+        for order in self._table.find(request_id):
+            return self._table.get(order)
+        return None
+
+
+class _SlowClockPartition(Partition):
+    """Fires by whatever clock it has, also one that is behind the cursor."""
+
+    def must_wait(self, now_ms: int) -> bool:
+        return False
+
+    def turn(self, *, judge: Judge, now_ms: int) -> PartitionTurn:
+        turn = super().turn(judge=judge, now_ms=max(now_ms, self.checkpoint.cursor_ms))
+        turn._now_ms = now_ms
+        return turn
+
+
+# mistakes in the checkpoint
+
+
+def _without_watermarks(checkpoint: Checkpoint) -> str:
+    return checkpoints.encode(replace(checkpoint, watermarks={}))
+
+
+def _without_cursor(text: str) -> Checkpoint:
+    return replace(checkpoints.decode(text), cursor=checkpoints.BEFORE_EVERYTHING)
+
+
+# mistakes in taking over
+
+
+def _with_restoration(restoration_class: type[Restoration]) -> Protocol:
+    class MutantTakeOver(TakeOver):
+        def feed(self, records: list[LogRecord]) -> None:
+            if type(self._restoration) is Restoration:
+                self._restoration = restoration_class(self._table, self._restoration._checkpoint)
+            super().feed(records)
+
+    return Protocol(take_over=MutantTakeOver)
+
+
+class _ClaimsWhatItHasRead(Restoration):
+    def fold(self, records: Iterable[LogRecord]) -> None:
+        batch = list(records)
+        super().fold(batch)
+        if batch:
+            self._table.write(Changes(), position=batch[-1].offset + 1)
+
+
+class _IgnoresOwnBeyondPosition(Restoration):
+    def _put(self, record: LogRecord) -> None:
+        if record.offset < self._checkpoint.position:
+            super()._put(record)
+
+
+class _TakesInBeyondPosition(Restoration):
+    def _put(self, record: LogRecord) -> None:
+        position, self._checkpoint = self._checkpoint, replace(self._checkpoint, position=1 << 60)
+        super()._put(record)
+        self._checkpoint = position
+
+
+class _IgnoresTombstonesBeyondPosition(Restoration):
+    def fold(self, records: Iterable[LogRecord]) -> None:
+        position = self._checkpoint.position
+        super().fold(one for one in records if one.value is not None or one.offset < position)
+
+
+MUTANTS: Final[dict[str, Mutant]] = {
+    "tombstone-before-commit": Mutant(
+        "fired work gets its tombstone before the commit",
+        Protocol(tombstones_fired_before_commit=True),
+    ),
+    "settle-before-commit": Mutant(
+        "the table changes before the commit", Protocol(settles_before_commit=True)
+    ),
+    "settle-after-failure": Mutant(
+        "a failed commit is taken for a good one", Protocol(settles_after_failed_commit=True)
+    ),
+    "decision-tombstones-outside": Mutant(
+        "decisions are buried outside of the transaction",
+        Protocol(tombstones_in_transaction=False),
+    ),
+    "rearming-outside": Mutant(
+        "re-armed work is written outside of the transaction",
+        Protocol(rearms_in_transaction=False),
+    ),
+    "no-decision-tombstones": Mutant(
+        "what was decided gets no tombstone", Protocol(tombstones_decisions=False)
+    ),
+    "cursor-ahead-put": Mutant(
+        "an entry that the cursor has passed is put into the table instead of fired",
+        _with_turn(_PutsWhatTheCursorHasPassed),
+    ),
+    "cursor-ahead-of-position": Mutant(
+        "fires what the position does not cover", _with_turn(_PositionBehindCursor)
+    ),
+    "cursor-at-the-clock": Mutant(
+        "the cursor moves past what the budget left over", _with_turn(_CursorAtTheClock)
+    ),
+    "no-replay-check": Mutant("W is ignored", _with_turn(_NoReplayCheck)),
+    "watermarks-not-kept": Mutant(
+        "W is not in the checkpoint", Protocol(encode=_without_watermarks)
+    ),
+    "cursor-not-kept": Mutant("X is not in the checkpoint", Protocol(decode=_without_cursor)),
+    "watermarks-shared": Mutant(
+        "an aborted turn leaves its W behind", _with_turn(_SharedWatermarks)
+    ),
+    "rearmed-not-in-table": Mutant(
+        "re-armed work is not known to the table at once", _with_turn(_RearmedNotInTable)
+    ),
+    "rearmed-behind-cursor": Mutant(
+        "re-armed work is not due after the cursor", _with_turn(_RearmedBehindCursor)
+    ),
+    "rearmed-under-same-key": Mutant(
+        "re-armed work shares its key with intake's record", _with_turn(_RearmedUnderTheSameKey)
+    ),
+    "rearmed-not-buried": Mutant(
+        "a cancelled re-arming leaves its own record alive",
+        _with_turn(_BuriesTheRequestNotItsRearming),
+    ),
+    "replay-not-buried": Mutant(
+        "a replay of a decided key gets no tombstone", _with_turn(_ReplayNotBuried)
+    ),
+    "pending-replay-buried": Mutant(
+        "a replay of a pending key gets a tombstone too", _with_turn(_EveryReplayBuried)
+    ),
+    "fired-rows-still-pending": Mutant(
+        "a fired row that is not swept yet counts as pending", _with_turn(_FindsFiredRows)
+    ),
+    "slow-clock": Mutant(
+        "fires by a clock that is behind the cursor", Protocol(partition=_SlowClockPartition)
+    ),
+    "store-claims-beyond-checkpoint": Mutant(
+        "a restored table claims what was read, not what the checkpoint covers",
+        _with_restoration(_ClaimsWhatItHasRead),
+    ),
+    "own-records-ignored": Mutant(
+        "the dispatcher's own records beyond L are ignored at take-over",
+        _with_restoration(_IgnoresOwnBeyondPosition),
+    ),
+    "takes-in-beyond-position": Mutant(
+        "intake's records beyond L are put into the table at take-over",
+        _with_restoration(_TakesInBeyondPosition),
+    ),
+    "tombstones-ignored": Mutant(
+        "tombstones beyond L are ignored at take-over",
+        _with_restoration(_IgnoresTombstonesBeyondPosition),
+    ),
+    "stops-at-stable-end": Mutant(
+        "take-over stops at the read-committed end, not the high watermark",
+        Protocol(reads_to_high_watermark=False),
+    ),
+    "reads-uncommitted": Mutant(
+        "take-over reads what was never committed", Protocol(reads_uncommitted=True)
+    ),
+    "unstable-fetch": Mutant(
+        "the committed offset is read past pending transactions", Protocol(fetch_is_stable=False)
+    ),
+    "no-generation-fencing": Mutant(
+        "offsets are sent without the group's generation", Protocol(generations_checked=False)
+    ),
+    "generation-of-the-moment": Mutant(
+        "offsets are sent with a generation newer than the turn",
+        Protocol(generation_asked_when_sent=True),
+    ),
+    "keeps-lost-partitions": Mutant(
+        "after being expelled, goes on with the table it had",
+        Protocol(keeps_partitions_it_lost=True),
+    ),
+    "keyed-by-id": Mutant("action records have the id as key", Protocol(keyed_by_id=True)),
+    "trusts-old-tables": Mutant(
+        "a local store is trusted however old it is", Protocol(trusts_old_tables=True)
+    ),
+    "age-from-last-write": Mutant(
+        "a local store counts as fresh because something was written to it",
+        Protocol(table_age_from_last_write=True),
+    ),
+    "no-checkpoint-at-stop": Mutant(
+        "a clean stop does not write the checkpoint into the log",
+        Protocol(records_at_stop=False),
+    ),
+}
