@@ -64,6 +64,12 @@ class Destinations:
     def judge(self, entry: Entry) -> Verdict:
         """Whether this message can be tried now."""
         topic, partition = entry.plan.destination, entry.plan.partition
+        fault = self._failed_messages.get(entry.key)
+        if fault is not None:
+            return Verdict(Judgement.DEFER, fault.code, fault.reason)
+        failing = self._failing.get(topic)
+        if failing is not None and self._clock_ms() < failing.until_ms:
+            return Verdict(Judgement.DEFER, failing.code, failing.reason)
         count = self._partitions(topic, at_least=(partition or 0) + 1)
         if count is None:
             return Verdict(
@@ -77,15 +83,9 @@ class Destinations:
                 Code.DELIVERY_FAILED,
                 f"x-scheduler-deliver-partition {partition}: topic {topic!r} has {count}",
             )
-        fault = self._failed_messages.get(entry.key)
-        if fault is not None:
-            return Verdict(Judgement.DEFER, fault.code, fault.reason)
-        failing = self._failing.get(topic)
-        if failing is None:
-            return _PROBE if self._suspects and base_key(entry.key) in self._suspects else _READY
-        if self._clock_ms() < failing.until_ms:
-            return Verdict(Judgement.DEFER, failing.code, failing.reason)
-        return _PROBE
+        if failing is not None or base_key(entry.key) in self._suspects:
+            return _PROBE
+        return _READY
 
     def failed(self, faults: Iterable[Fault]) -> None:
         """A transaction was aborted because of these."""
@@ -94,7 +94,8 @@ class Destinations:
                 _bounded(self._failed_messages)[fault.action_key] = fault
                 _bounded(self._suspects)[base_key(fault.action_key)] = None
                 continue
-            self._known = {name: n for name, n in self._known.items() if name != fault.topic}
+            if fault.code is Code.UNKNOWN_DESTINATION:
+                self._known = {name: n for name, n in self._known.items() if name != fault.topic}
             before = self._failing.get(fault.topic)
             pause_ms = _FIRST_PAUSE_MS
             if before is not None and before.pause_ms:

@@ -88,6 +88,7 @@ class Loop:
         self._parts = parts
         self._owned: dict[int, Owned] = {}
         self._unservable: dict[int, str] = {}
+        self._readiness = (False, "starting")
         self._more = False
         self._retry_at = 0.0
         self._retry_pause = _RETRY_SECONDS[0]
@@ -96,10 +97,12 @@ class Loop:
         self._tidied_ms = 0
         self._touched_ms = 0
 
-    # what readiness asks
-
+    @property
     def readiness(self) -> tuple[bool, str]:
-        """Whether every partition of ours is served."""
+        """Whether every partition of ours is served; as of the last step, for other threads."""
+        return self._readiness
+
+    def _judge_readiness(self) -> tuple[bool, str]:
         parts = self._parts
         if not parts.group.joined:
             return False, "waiting for the consumer group"
@@ -125,6 +128,7 @@ class Loop:
         if self._work_is_due():
             self._turn()
         self._tidy()
+        self._readiness = self._judge_readiness()
 
     def stop(self) -> None:
         """A clean end: tell the log how far we are, and keep the stores."""

@@ -59,7 +59,10 @@ class Dispatcher:
     def __init__(self, settings: Settings, directory: Path) -> None:
         self._settings = settings
         self._directory = directory
-        self._config = librdkafka_config(settings, client_id=f"{settings.app_id}-dispatcher")
+        self._config = {
+            "log_level": 3,
+            **librdkafka_config(settings, client_id=f"{settings.app_id}-dispatcher"),
+        }
         self._writer_id = f"{settings.app_id}-dispatcher-{_instance(directory)}"
         self._registry = CollectorRegistry()
         self._metrics = DispatchMetrics(self._registry)
@@ -104,7 +107,7 @@ class Dispatcher:
 
     def _readiness(self) -> tuple[bool, str]:
         loop = self._loop
-        return (False, self._trouble) if loop is None else loop.readiness()
+        return (False, self._trouble) if loop is None else loop.readiness
 
     def _new_loop(self) -> Loop:
         settings, topics = self._settings, self._settings.topics

@@ -34,6 +34,7 @@ from punctual_worker.dispatch.writing import fence
 
 _GRACE_SECONDS: Final = 0.5
 """How long a former owner may take to finish its transaction before it is fenced."""
+_CONNECT_SECONDS: Final = 1.0
 _BATCH: Final = 5_000
 _ASK_SECONDS: Final = 10
 _log = logging.getLogger(__name__)
@@ -202,7 +203,7 @@ class Restorer:
         """Committed checkpoints, once no transaction that could change them is open."""
         consumer = self._consumer("read_committed")
         try:
-            return self._ask_committed(consumer, numbers, seconds=_GRACE_SECONDS)
+            return self._ask_committed(consumer, numbers, seconds=_GRACE_SECONDS + _CONNECT_SECONDS)
         except KafkaException:
             # A transaction of a vanished owner holds them up: what was committed before it says
             # who that is.

@@ -216,19 +216,16 @@ class ExactlyOnceWriter:
         rejections_compacted: bool,
     ) -> None:
         """Waits for a former owner of the transactional id to be fenced and its work aborted."""
-        self._actions = topics.actions
         self._timeout = transaction_timeout_ms / 1000
-        self._records = _Records(
-            {
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": transaction_timeout_ms,
-                "message.timeout.ms": min(5_000, transaction_timeout_ms),
-                **config,
-            },
-            topics=topics,
-            rejections_compacted=rejections_compacted,
-        )
-        _until_done(self._records.producer.init_transactions, 60)
+        self._config = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": transaction_timeout_ms,
+            "message.timeout.ms": min(5_000, transaction_timeout_ms),
+            **config,
+        }
+        self._topics = topics
+        self._rejections_compacted = rejections_compacted
+        self._records = self._new_records(60)
 
     def write(self, works: Sequence[Work], group: Any) -> None:
         """One transaction; see the module for what a failure means."""
@@ -237,7 +234,7 @@ class ExactlyOnceWriter:
             producer.begin_transaction()
             self._records.produce(works)
             producer.send_offsets_to_transaction(
-                [_offset(self._actions, work) for work in works], group, self._timeout
+                [_offset(self._topics.actions, work) for work in works], group, self._timeout
             )
             _until_done(producer.commit_transaction, self._timeout)
         except KafkaException as error:
@@ -246,11 +243,24 @@ class ExactlyOnceWriter:
     def _abort(self, works: Sequence[Work], cause: KafkaError) -> Exception:
         if cause.fatal() or not (cause.txn_requires_abort() or cause.retriable()):
             return BrokenError(str(cause))
+        failed = self._records
         try:
-            _until_done(self._records.producer.abort_transaction, self._timeout)
+            _until_done(failed.producer.abort_transaction, self._timeout)
         except KafkaException as error:
-            return BrokenError(f"{cause}; and the transaction cannot be aborted: {error}")
-        return self._records.failure(works, cause)
+            if not cause.txn_requires_abort():
+                return BrokenError(f"{cause}; and the transaction cannot be aborted: {error}")
+            # It was not committed, that much is sure. The client cannot abort what the broker
+            # never saw begin (the only partition in it was refused): a new one makes sure.
+            failed.producer.purge()
+            self._records = self._new_records(self._timeout)
+        return failed.failure(works, cause)
+
+    def _new_records(self, patience: float) -> _Records:
+        records = _Records(
+            self._config, topics=self._topics, rejections_compacted=self._rejections_compacted
+        )
+        _until_done(records.producer.init_transactions, patience)
+        return records
 
     def close(self) -> None:
         """Let go of the connection; an open transaction is aborted by the broker."""

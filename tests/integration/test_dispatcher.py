@@ -1,0 +1,280 @@
+"""The dispatcher alone, on a real broker: deciding, firing, taking over, failing destinations."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from punctual_worker.local.broker import EmbeddedBroker
+from support.actions import ActionLog, now_ms
+from support.eventually import eventually
+from support.kafka import consume_committed, create_topic
+from support.processes import Part
+
+NewDispatcher = Callable[..., Part]
+
+
+@pytest.fixture
+def log(broker: EmbeddedBroker, app_id: str) -> ActionLog:
+    return ActionLog(broker.bootstrap_servers, app_id, history=True)
+
+
+@pytest.fixture
+def new_dispatcher(broker: EmbeddedBroker, app_id: str, tmp_path: Path) -> Iterator[NewDispatcher]:
+    parts: list[Part] = []
+
+    def new(name: str = "d1", **settings: object) -> Part:
+        part = Part(
+            "dispatcher",
+            bootstrap_servers=broker.bootstrap_servers,
+            app_id=app_id,
+            folder=tmp_path / name,
+            **{"retry_backoff_ms": 100, "delivery_attempts": 3, **settings},
+        )
+        parts.append(part)
+        return part
+
+    yield new
+    for part in parts:
+        part.kill_if_left()
+
+
+@pytest.fixture
+def destination(broker: EmbeddedBroker, app_id: str) -> str:
+    return create_topic(broker.bootstrap_servers, f"{app_id}-destination", 3)
+
+
+def test_what_came_in_twice_is_delivered_once(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    dispatcher = new_dispatcher().start()
+    due = now_ms() + 1_000
+    records = [log.record(to=destination, due_ms=due, value=b"%d" % i) for i in range(20)]
+    log.write(*records)
+    log.write(*records[5:])  # intake replays
+    eventually(lambda: dispatcher.metric("punctual_delivered_total") == 20)
+    log.write(*records)  # and again when all of it was delivered
+    eventually(lambda: dispatcher.metric("punctual_replays_total") == 35)
+    assert dispatcher.stop() == 0
+    dispatcher.start()
+    log.write(*records)
+    eventually(lambda: dispatcher.metric("punctual_replays_total") == 20)
+    delivered = consume_committed(log.bootstrap_servers, destination, 20, settle=0.3)
+    assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(20))
+    assert all(record.timestamp_ms >= due for record in delivered)
+
+
+def test_a_killed_dispatcher_is_replaced_with_nothing_lost_and_nothing_twice(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    first, second = new_dispatcher("d1").start(), new_dispatcher("d2").start()
+    eventually(lambda: "serving 2" in first.readiness()[1], 30, first.readiness)
+    start = now_ms() + 1_000
+    records = [
+        log.record(to=destination, due_ms=start + 4 * i, request_id=f"id-{i}", value=b"%d" % i)
+        for i in range(1500)
+    ]
+    log.write(*records)
+    eventually(lambda: second.metric("punctual_delivered_total") > 100, 30)
+    first.kill()
+    eventually(lambda: "serving 4" in second.readiness()[1], 10, second.readiness)
+    delivered = consume_committed(log.bootstrap_servers, destination, 1500, settle=1)
+    assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(1500))
+    assert all(r.timestamp_ms >= start + 4 * int(r.value or b"") for r in delivered)
+
+
+def test_one_that_was_stopped_and_comes_back_repeats_nothing(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    first, second = new_dispatcher("d1").start(), new_dispatcher("d2").start()
+    eventually(lambda: "serving 2" in first.readiness()[1], 30, first.readiness)
+    start = now_ms() + 500
+    log.write(
+        *(log.record(to=destination, due_ms=start + 5 * i, value=b"%d" % i) for i in range(2500))
+    )
+    eventually(lambda: first.metric("punctual_delivered_total") > 50, 30)
+    first.freeze()
+    eventually(lambda: "serving 4" in second.readiness()[1], 12, second.readiness)
+    first.thaw()
+    eventually(lambda: "serving 2" in first.readiness()[1], 30, first.log)
+    delivered = consume_committed(log.bootstrap_servers, destination, 2500, settle=1)
+    assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(2500))
+
+
+def test_a_lost_local_store_costs_time_and_nothing_else(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    dispatcher = new_dispatcher("d1").start()
+    soon, later = now_ms() + 500, now_ms() + 18_000
+    log.write(*(log.record(to=destination, due_ms=soon, value=b"soon-%d" % i) for i in range(9)))
+    log.write(
+        *(
+            log.record(to=destination, due_ms=later, request_id=f"l{i}", value=b"later-%d" % i)
+            for i in range(9)
+        )
+    )
+    log.cancel("l0")
+    log.replace(request_id="l1", to=destination, due_ms=later, value=b"replaced")
+    eventually(lambda: dispatcher.metric("punctual_delivered_total") == 9)
+    eventually(lambda: dispatcher.metric("punctual_replaced_total") == 1)
+    dispatcher.kill()
+    other = new_dispatcher("empty").start()
+    eventually(lambda: other.metric("punctual_pending") == 8, 15, other.log)
+    delivered = consume_committed(log.bootstrap_servers, destination, 17, settle=0.5, timeout=60)
+    wanted = {b"soon-%d" % i for i in range(9)} | {b"later-%d" % i for i in range(2, 9)}
+    assert Counter(r.value for r in delivered) == Counter([*wanted, b"replaced"])
+
+
+def test_a_destination_that_does_not_exist_delays_no_other(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    dispatcher = new_dispatcher().start()
+    missing = f"{destination}-missing"
+    due = now_ms() + 500
+    log.write(
+        *(
+            log.record(to=topic, due_ms=due, request_id=f"{topic}-{i}", value=b"%d" % i)
+            for i in range(10)
+            for topic in (missing, destination)
+        )
+    )
+    delivered = consume_committed(log.bootstrap_servers, destination, 10)
+    assert max(r.timestamp_ms for r in delivered) - due < 1_000, dispatcher.log()
+    rejected = consume_committed(log.bootstrap_servers, log.topics.rejections, 10, settle=0.3)
+    assert {r.header("x-scheduler-error-code") for r in rejected} == {b"unknown-destination"}
+    assert dispatcher.metric("punctual_pending") == 0 or eventually(
+        lambda: dispatcher.metric("punctual_pending") == 0
+    )
+    assert (
+        missing
+        not in AdminClient({"bootstrap.servers": log.bootstrap_servers}).list_topics().topics
+    )
+
+
+def test_a_destination_made_while_it_is_retried_gets_its_messages(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    dispatcher = new_dispatcher(delivery_attempts=30).start()
+    late = f"{destination}-late"
+    asked_for = now_ms()
+    log.add(to=late, due_ms=asked_for, request_id="a", value=b"a")
+    log.add(to=late, due_ms=asked_for, request_id="b", value=b"b")
+    eventually(lambda: dispatcher.metric("punctual_delivery_failures_total") >= 2)
+    log.cancel("b")  # a retrying one can still be cancelled
+    eventually(lambda: dispatcher.metric("punctual_cancelled_total") == 1)
+    create_topic(log.bootstrap_servers, late)
+    (delivered,) = consume_committed(log.bootstrap_servers, late, 1, settle=1)
+    assert delivered.value == b"a"
+    assert delivered.header("x-scheduler-scheduled-for") is not None
+
+
+def test_what_is_too_large_for_its_destination_is_rejected_and_the_rest_arrives(
+    log: ActionLog, broker: EmbeddedBroker, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    new_dispatcher().start()
+    small = create_topic(
+        broker.bootstrap_servers, f"{destination}-small", config={"max.message.bytes": "2000"}
+    )
+    due = now_ms() + 500
+    log.write(
+        log.record(to=small, due_ms=due, value=b"x" * 5000, request_id="large"),
+        *(log.record(to=small, due_ms=due, value=b"%d" % i) for i in range(5)),
+        *(log.record(to=destination, due_ms=due, value=b"%d" % i) for i in range(5)),
+    )
+    assert len(consume_committed(broker.bootstrap_servers, destination, 5, settle=0.3)) == 5
+    assert len(consume_committed(broker.bootstrap_servers, small, 5, settle=0.3)) == 5
+    (rejected,) = consume_committed(broker.bootstrap_servers, log.topics.rejections, 1, settle=0.3)
+    assert rejected.header("x-scheduler-error-code") == b"delivery-failed"
+    assert rejected.value == b"x" * 5000
+
+
+def test_without_any_checkpoint_a_served_log_is_not_guessed_at(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    dispatcher = new_dispatcher("d1").start()
+    log.add(to=destination, due_ms=now_ms() + 3_600_000, request_id="pending")
+    log.add(to=destination, due_ms=now_ms())
+    consume_committed(log.bootstrap_servers, destination, 1)
+    assert dispatcher.stop() == 0
+    group = f"{log.topics.app_id}-dispatcher"
+    admin = AdminClient({"bootstrap.servers": log.bootstrap_servers})
+    admin.delete_consumer_groups([group])[group].result(10)
+    # the log itself still tells: the checkpoint was recorded there at the clean stop
+    dispatcher.start()
+    eventually(lambda: dispatcher.metric("punctual_pending") == 1, 10)
+    assert len(consume_committed(log.bootstrap_servers, destination, 1, settle=0.5)) == 1
+
+
+def test_at_least_once_delivers_without_transactions(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    new_dispatcher(guarantee="at-least-once").start()
+    due = now_ms() + 500
+    log.write(
+        *(
+            log.record(to=destination, due_ms=due + i, value=b"%d" % i, request_id=f"i{i}")
+            for i in range(50)
+        )
+    )
+    log.cancel("i49")
+    delivered = consume_committed(log.bootstrap_servers, destination, 49, settle=0.5)
+    assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(49))
+
+
+def test_a_forbidden_destination_is_rejected_and_the_rest_arrives(
+    app_id: str, tmp_path: Path
+) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    config = {"authorizer.class.name": authorizer, "allow.everyone.if.no.acl.found": "true"}
+    with EmbeddedBroker(tmp_path, extra_config=config) as broker:
+        log = ActionLog(broker.bootstrap_servers, app_id)
+        allowed = create_topic(broker.bootstrap_servers, "allowed")
+        forbidden = create_topic(broker.bootstrap_servers, "forbidden")
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for operation, permission in (
+            (AclOperation.DESCRIBE, AclPermissionType.ALLOW),  # else it would seem not to exist
+            (AclOperation.WRITE, AclPermissionType.DENY),
+        ):
+            rule = AclBinding(
+                ResourceType.TOPIC,
+                forbidden,
+                ResourcePatternType.LITERAL,
+                "User:ANONYMOUS",
+                "*",
+                operation,
+                permission,
+            )
+            admin.create_acls([rule])[rule].result(10)
+        part = Part(
+            "dispatcher",
+            bootstrap_servers=broker.bootstrap_servers,
+            app_id=app_id,
+            folder=tmp_path / "d",
+            retry_backoff_ms=100,
+            delivery_attempts=3,
+        )
+        with part:
+            due = now_ms() + 500
+            log.write(
+                *(
+                    log.record(to=topic, due_ms=due + i, value=b"%d" % i)
+                    for i in range(20)
+                    for topic in (allowed, forbidden)
+                )
+            )
+            assert len(consume_committed(broker.bootstrap_servers, allowed, 20, settle=0.3)) == 20
+            rejected = consume_committed(
+                broker.bootstrap_servers, log.topics.rejections, 20, settle=0.3, timeout=60
+            )
+            assert {r.header("x-scheduler-error-code") for r in rejected} == {b"delivery-failed"}, (
+                part.log()
+            )
+            assert b"authorization" in (rejected[0].header("x-scheduler-error") or b"")
