@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -58,22 +59,33 @@ def run_demo(settings: Settings, *, once: bool, stopped: threading.Event, screen
     )
     broker = EmbeddedBroker(settings.data_dir, _preferred_port(_BROKER_PORT))
     stack = Stack(settings, broker=broker, topics=wanted_topics(settings))
-    failures: list[str] = ["the demo was stopped before it was through"]
 
-    def on_ready() -> None:
-        screen.say("ready")
-        failures[:] = _play(stack.settings, screen.say)
-        for failure in failures:
-            screen.say(f"WRONG: {failure}")
-        if not failures:
+    def play() -> list[str]:
+        try:
+            faults = _play(stack.settings, screen.say)
+        except BaseException:
+            stopped.set()
+            raise
+        for fault in faults:
+            screen.say(f"WRONG: {fault}")
+        if not faults:
             screen.say("all that should arrive did, exactly once; nothing else did")
         if once:
             stopped.set()
         else:
             _say_what_next(stack, screen)
+        return faults
 
-    run_stack(stack, stopped, say=screen.say, progress=screen.progress, on_ready=on_ready)
-    return 1 if failures else 0
+    # in a thread of its own, so that what dies meanwhile is restarted as it would be without us
+    with ThreadPoolExecutor(max_workers=1) as player:
+        played: list[Future[list[str]]] = []
+
+        def on_ready() -> None:
+            screen.say("ready")
+            played.append(player.submit(play))
+
+        run_stack(stack, stopped, say=screen.say, progress=screen.progress, on_ready=on_ready)
+    return 0 if played and not played[0].result() else 1
 
 
 def demo_steps(run: str, now: datetime) -> list[Step]:
@@ -152,7 +164,7 @@ def _consumer(settings: Settings) -> Consumer:
         isolation_level="read_committed",
         fetch_wait_max_ms=10,
     )
-    consumer = Consumer(config)
+    consumer = Consumer({**config, "log_level": 2})
     found = consumer.list_topics(timeout=10).topics
     places = [
         TopicPartition(topic, number, OFFSET_END)
@@ -160,9 +172,22 @@ def _consumer(settings: Settings) -> Consumer:
         for number in found[topic].partitions
     ]
     for place in places:
-        place.offset = consumer.get_watermark_offsets(place, timeout=10)[1]
+        place.offset = _end(consumer, place)
     consumer.assign(places)
     return consumer
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    """The partition's end; a new topic's leader may need a moment to know that it is one."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            ends: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=10)
+            return ends[1]
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _watch(consumer: Consumer, seen: Seen, *, run: str, say: Callable[[str], None]) -> None:
