@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -209,7 +209,11 @@ class Intake:
         except KafkaException as error:
             _log.warning("the lag cannot be measured: %s", error)
             return
-        live = live_lags(spark, self._settings)
+        try:
+            live = live_lags(spark, self._settings)
+        except Py4JJavaError as error:  # a consumer may close between being found and being asked
+            _log.debug("no live lag: %s", error.java_exception)
+            live = {}
         for number, end in ends.items():
             behind = live.get(number, max(end - base.get(number, 0), 0))
             self._metrics.lag.labels(str(number)).set(behind)

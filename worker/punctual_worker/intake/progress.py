@@ -103,20 +103,41 @@ def _end_offsets(progress: Any) -> dict[int, int]:
 
 def live_lags(spark: SparkSession, settings: Settings) -> dict[int, float]:
     """How far behind the consumers in this process' JVM are; empty where they are elsewhere."""
-    jvm: Any = spark._jvm  # noqa: SLF001 PySpark has no other way to the JVM
-    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    pattern = (
+    beans = _Beans(spark)
+    lags: dict[int, float] = {}
+    for bean in beans.find(
         "kafka.consumer:type=consumer-fetch-manager-metrics,topic=*,partition=*,"
         f"client-id=consumer-{settings.app_id}-intake-spark*"
-    )
-    lags: dict[int, float] = {}
-    for name in server.queryNames(jvm.javax.management.ObjectName(pattern), None):
-        lag = float(server.getAttribute(name, "records-lag"))
-        number = int(name.getKeyProperty("partition"))
+    ):
+        lag = float(beans.value(bean, "records-lag"))
+        number = int(bean.getKeyProperty("partition"))
         if not math.isnan(lag):
             # A pooled consumer of an earlier batch may still be there, with its old number.
             lags[number] = min(lag, lags.get(number, lag))
     return lags
+
+
+class _Beans:
+    """The JVM's management beans. Its server's own class is not open to Py4J, its interface is."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        context: Any = spark.sparkContext
+        self._gateway, self._jvm = context._gateway, context._jvm  # noqa: SLF001 no other way
+        self._server = self._jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+        methods = self._jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
+        self._methods = {method.getName(): method for method in methods}
+
+    def find(self, pattern: str) -> list[Any]:
+        return list(self._call("queryNames", self._jvm.javax.management.ObjectName(pattern), None))
+
+    def value(self, bean: Any, attribute: str) -> Any:
+        return self._call("getAttribute", bean, attribute)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        array = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
+        for index, argument in enumerate(arguments):
+            array[index] = argument
+        return self._methods[method].invoke(self._server, array)
 
 
 class RejectionCounter:
