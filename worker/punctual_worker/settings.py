@@ -99,6 +99,30 @@ class Settings(BaseModel):
     """What to do with a log whose checkpoint is gone: serve it not at all, or deliver what it
     still holds, some of it perhaps for the second time."""
 
+    console_url: str = "http://127.0.0.1:8080"
+    """Where `punctual list` and `show` find the console."""
+    console_token: SecretStr | None = None
+    """Bearer token that the console asks for; from a variable or file, never a flag."""
+    console_token_file: Path | None = None
+    """File that holds the token."""
+    console_user_header: str = ""
+    """Header in which a trusted proxy names the user it has authenticated."""
+    console_trusted_proxies: CommaSeparated = ("127.0.0.1/32", "::1/128")
+    """Networks from which that header is believed."""
+    console_hosts: CommaSeparated = ()
+    """Further host names under which the console may be reached on a loopback address."""
+    console_read_only: bool = False
+    console_hide_payloads: bool = False
+    console_payload_max_bytes: int = Field(65_536, ge=0, le=10_000_000)
+    """Longest payload that is shown whole."""
+    console_writes_per_second: int = Field(20, ge=1, le=10_000)
+    """Requests that one user may send through the console."""
+    console_parts: CommaSeparated = ()
+    """`name=url` of parts whose health and metrics the overview shows."""
+    console_rejections_kept: int = Field(100_000, ge=1_000, le=10_000_000)
+    console_history_kept: int = Field(1_000_000, ge=1_000, le=100_000_000)
+    """How many of the latest records the view keeps; the log may have more."""
+
     @field_validator("app_id")
     @classmethod
     def _app_id_makes_legal_topics(cls, value: str) -> str:

@@ -40,6 +40,18 @@ _HELP: Final = {
     "turn_max_records": "Most actions read, and most messages delivered, in one transaction.",
     "delivery_attempts": "How often an undeliverable message is tried before it is rejected.",
     "retry_backoff_ms": "Pause after the first failed delivery; doubled by each further one.",
+    "console_url": "Where the console is.",
+    "console_token_file": "File with the bearer token to ask for.",
+    "console_user_header": "Header in which a trusted proxy names the user.",
+    "console_trusted_proxies": "Networks from which that header is believed.",
+    "console_hosts": "Further names of this host, where it serves a loopback address.",
+    "console_read_only": "Whether nothing can be changed through it.",
+    "console_hide_payloads": "Whether keys, values and headers are left out.",
+    "console_payload_max_bytes": "Longest payload that is shown whole.",
+    "console_writes_per_second": "Most requests of one user.",
+    "console_parts": "name=url of parts whose health is shown, comma-separated.",
+    "console_rejections_kept": "How many of the latest rejections the view keeps.",
+    "console_history_kept": "How many of the latest events the view keeps.",
     "on_lost_checkpoint": "refuse, or deliver what the log holds though some may come twice.",
 }
 CONNECTION: Final = ("bootstrap_servers", "app_id")
@@ -72,6 +84,19 @@ DISPATCHER: Final = (
     "delivery_attempts",
     "retry_backoff_ms",
     "on_lost_checkpoint",
+)
+CONSOLE: Final = (
+    "console_token_file",
+    "console_user_header",
+    "console_trusted_proxies",
+    "console_hosts",
+    "console_read_only",
+    "console_hide_payloads",
+    "console_payload_max_bytes",
+    "console_writes_per_second",
+    "console_parts",
+    "console_rejections_kept",
+    "console_history_kept",
 )
 _SECRET_WORDS: Final = ("password", "secret", "key.pem", "jaas", "token")
 
@@ -146,4 +171,4 @@ def _option(name: str) -> Callable[[Command], Command]:
 def _shown(default: object) -> str:
     if isinstance(default, bool):
         return "yes" if default else "no"
-    return str(default) if default not in ("", ()) else "none"
+    return str(default) if default not in ("", (), None) else "none"
