@@ -25,7 +25,7 @@ from punctual_worker.intake.progress import (
     live_lags,
 )
 from punctual_worker.intake.rules import Rules, rules_from
-from punctual_worker.intake.session import intake_dir, start_session
+from punctual_worker.intake.session import intake_dir, is_stopped, start_session
 from punctual_worker.intake.stream import start_query
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.local.jars import jar_paths
@@ -47,6 +47,10 @@ class IntakeError(PunctualError):
 
 class QueryEndedError(Exception):
     """The query died; the message is Spark's reason."""
+
+
+_PASSING: Final = (QueryEndedError, PySparkException, Py4JJavaError, KafkaException, TopicsError)
+"""What another query may get over; a Py4JJavaError is what Spark throws when it cannot start."""
 
 
 def run(settings: Settings) -> int:
@@ -128,7 +132,9 @@ class Intake:
             while not stop.is_set():
                 try:
                     self._live(spark, stop)
-                except (QueryEndedError, PySparkException, KafkaException, TopicsError) as error:
+                except _PASSING as error:
+                    if is_stopped(spark):
+                        raise ConnectionError("its context has stopped") from error
                     self._after_failure(error, stop)
         except (Py4JError, ConnectionError) as error:
             _log.error("Spark is gone: %s", error)
@@ -141,7 +147,7 @@ class Intake:
         self._failures_in_a_row += 1
         least, most = _PAUSE_SECONDS
         pause = min(least * 2 ** (self._failures_in_a_row - 1), most)
-        reason = str(error)[:_REASON_CHARS]
+        reason = _told(error)
         self._trouble = f"the query died and is started again: {reason}"
         _log.warning("the query died, starting again in %.0f s: %s", pause, reason)
         # Once may be Kafka's fault. What fails twice without a batch may be the checkpoint's.
@@ -230,3 +236,9 @@ def _topic_id(settings: Settings) -> str:
 def _reason(query: StreamingQuery) -> str:
     error = query.exception()
     return "it ended by itself" if error is None else str(error).partition("\n\n")[0]
+
+
+def _told(error: Exception) -> str:
+    """The reason without the JVM's stack."""
+    text = str(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
+    return text.partition("\n\tat ")[0][:_REASON_CHARS]

@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -84,3 +84,9 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
             "micro-batch."
         )
     return session
+
+
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether Spark itself has ended, and not only a query."""
+    context: Any = spark.sparkContext
+    return bool(context._jsc.sc().isStopped())  # noqa: SLF001 PySpark does not tell otherwise
