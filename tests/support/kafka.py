@@ -64,24 +64,30 @@ def create_topic(
     return name
 
 
-def produce(
-    bootstrap_servers: str,
-    topic: str,
-    records: Iterable[Record],
-    *,
-    config: Mapping[str, str | int] | None = None,
-) -> list[Record]:
-    """Produce and wait for the acknowledgements; the same records with where they are."""
-    producer = Producer(
+def new_producer(bootstrap_servers: str, **config: str | int) -> Producer:
+    """A producer that partitions as Java's does."""
+    return Producer(
         {
             "bootstrap.servers": bootstrap_servers,
             "partitioner": "murmur2_random",
             "enable.idempotence": True,
             "linger.ms": 0,
             **_QUIET,
-            **(config or {}),
+            **config,
         }
     )
+
+
+def produce(
+    bootstrap_servers: str,
+    topic: str,
+    records: Iterable[Record],
+    *,
+    config: Mapping[str, str | int] | None = None,
+    producer: Producer | None = None,
+) -> list[Record]:
+    """Produce and wait for the acknowledgements; the same records with where they are."""
+    producer = producer or new_producer(bootstrap_servers, **(config or {}))
     placed: dict[int, Record] = {}
     wanted = list(records)
     for index, record in enumerate(wanted):
