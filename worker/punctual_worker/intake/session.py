@@ -1,7 +1,7 @@
 """The Spark session of intake: the only place that knows Spark's setting names."""
 
 import os
-import sys
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ EXPRESSION_CONF: Final = {
 }
 """What the expressions rely on: no zone means UTC, the last of a repeated header counts."""
 
+_LOOPBACK: Final = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+
 
 class SessionError(PunctualError):
     """Spark cannot be started as intake needs it."""
@@ -34,10 +36,9 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
     java_options = " ".join(
         (
             f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
-            # The class data archive saves about a second; the serial collector, memory and threads
-            # on the few cores of a pod. Pauses are short: nearly everything dies young.
             # Belt and braces beside `rarely`: a method too large to compile would be interpreted.
             "-XX:-DontCompileHugeMethods",
+            # On few cores the serial collector saves memory and threads; nearly all dies young.
             "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= 2 else "-XX:+UseG1GC",
         )
     )
@@ -49,15 +50,14 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
         "spark.sql.warehouse.dir": str(intake_dir(settings) / "warehouse"),
         "spark.driver.memory": "768m",
         "spark.driver.extraJavaOptions": java_options,
-        "spark.driver.host": "localhost",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **(_LOOPBACK if _is_local(settings) else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
         "spark.sql.streaming.metricsEnabled": "false",
         # Not to be had in real-time mode, which warns of it at each start.
         "spark.sql.adaptive.enabled": "false",
-        # A start with another number of batches kept would only fill the disk.
+        # A cache needs no history.
         "spark.sql.streaming.minBatchesToRetain": "10",
         **settings.spark,
         **EXPRESSION_CONF,
@@ -68,13 +68,13 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
     """A session with a task slot for each request partition: a real-time task never ends."""
     slots = request_partitions + _SPARE_SLOTS
     intake_dir(settings).mkdir(parents=True, exist_ok=True)
-    # The session's JVM is started by PySpark from this variable alone; secrets are not in it.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # These are arguments of the JVM's process, for all to see. Kafka's secrets are not among them:
+    # they are options of the query.
     builder = SparkSession.builder
     for name, value in spark_conf(settings, jars=jars, slots=slots).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    available = session.sparkContext.defaultParallelism
+    available = _slots(session, request_partitions, patience=0 if _is_local(settings) else 60)
     if settings.intake_mode == "real-time" and available < request_partitions:
         session.stop()
         raise SessionError(
@@ -84,6 +84,20 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
             "micro-batch."
         )
     return session
+
+
+def _is_local(settings: Settings) -> bool:
+    return not settings.intake_master or settings.intake_master.startswith("local")
+
+
+def _slots(session: SparkSession, wanted: int, *, patience: float) -> int:
+    """Task slots; the executors of a cluster need a while to register."""
+    deadline = time.monotonic() + patience
+    while (found := session.sparkContext.defaultParallelism) < wanted:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    return int(found)
 
 
 def is_stopped(spark: SparkSession) -> bool:
