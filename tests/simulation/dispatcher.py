@@ -14,7 +14,7 @@ from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch import entries
 from punctual_worker.dispatch.entries import Entry, LogRecord
 from punctual_worker.dispatch.partition import Partition
-from punctual_worker.dispatch.restoring import tombstone_headers
+from punctual_worker.dispatch.restoring import LostCheckpointError, tombstone_headers
 from punctual_worker.dispatch.timetable import Budget, Judgement, Outcome, Policy, Verdict
 from simulation.broker import Broker, Claim, FencedError, RefusedError, Transaction
 from simulation.memory_table import LocalStore, MemoryTable
@@ -121,6 +121,9 @@ class Dispatcher:
                 self._join()
             except RefusedError as error:
                 self._say(f"is refused: {error}; aborts")
+                if self._protocol.table_age_from_last_write:
+                    for number in self._owned:
+                        self.store.followed(number, self.clock())
         if self.name in self._broker.group.members:
             self._broker.group.leave(self.name)
         self._say("has stopped")
@@ -209,7 +212,10 @@ class Dispatcher:
                     if protocol.table_age_from_last_write:
                         self.store.followed(number, self.clock())
                 yield
-            take_over.end_of_log()
+            try:
+                take_over.end_of_log()
+            except LostCheckpointError as error:
+                raise ViolationError(f"partition {number} cannot be served: {error}") from error
         partition = protocol.partition(
             number, table=table, checkpoint=take_over.checkpoint, policy=self._policy
         )

@@ -24,34 +24,33 @@ CHUNK = 500
 
 
 class Failure(NamedTuple):
-    """A seed that broke a promise, and which."""
+    """A seed that broke a promise, and which; or one in which the code fell over."""
 
     seed: int
     promise: str
+    crashed: bool = False
+    """Not a verdict of the oracle, so never proof that a mistake was found."""
 
 
 def try_seed(
     seed: int, protocol: Protocol | None = None, *, check_tables: bool = True
-) -> str | None:
-    """The promise that this seed breaks, if any. A crash of the code under test counts as one."""
+) -> Failure | None:
+    """What goes wrong in this seed, if anything."""
     try:
         World(seed, protocol=protocol, check_tables=check_tables).run()
     except ViolationError as violation:
-        return str(violation)
+        return Failure(seed, str(violation))
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return Failure(seed, f"{type(error).__name__}: {error}", crashed=True)
     return None
 
 
 def first_failure(
     seeds: Iterable[int], protocol: Protocol | None = None, *, check_tables: bool = True
 ) -> Failure | None:
-    """The first of these seeds that breaks a promise."""
-    for seed in seeds:
-        promise = try_seed(seed, protocol, check_tables=check_tables)
-        if promise is not None:
-            return Failure(seed, promise)
-    return None
+    """The first of these seeds in which something goes wrong."""
+    failures = (try_seed(seed, protocol, check_tables=check_tables) for seed in seeds)
+    return next((failure for failure in failures if failure is not None), None)
 
 
 def tell_story(seed: int, protocol: Protocol | None = None, *, check_tables: bool = True) -> str:
@@ -72,7 +71,7 @@ def tell_story(seed: int, protocol: Protocol | None = None, *, check_tables: boo
 def _failures(start: int, *, stop: int, mutant: str | None) -> list[Failure]:
     protocol = _protocol(mutant)
     chunk = range(start, min(start + CHUNK, stop))
-    return [Failure(seed, promise) for seed in chunk if (promise := try_seed(seed, protocol))]
+    return [failure for seed in chunk if (failure := try_seed(seed, protocol)) is not None]
 
 
 def _protocol(mutant: str | None) -> Protocol | None:

@@ -6,8 +6,9 @@ a decision; it checks that the claimed one is allowed. Where an entry is deliver
 transaction that takes a CANCEL, an ADD or a REPLACE of the same id in, both orders of the two are
 allowed: nobody outside can tell them apart.
 
-After a group's offsets were forgotten without a clean stop, what was decided since the checkpoint
-in the log may be decided again and otherwise: those ids are forgiven repeats, but not losses.
+Two limits are stated in the design, and the oracle forgives repeats, but not losses, of the ids
+they touch: what was decided since the checkpoint in the log, after a group's offsets were forgotten
+without a clean stop; and what intake sent twice, after an outage longer than the compaction lag.
 """
 
 from dataclasses import dataclass, field
@@ -67,6 +68,8 @@ class Ledger:
 
     arrivals: list[tuple[int, Fate]] = field(default_factory=list)
     """What intake wrote, repetitions too, before compaction took any of it."""
+    repeated: dict[bytes, bool] = field(default_factory=dict)
+    """Whether intake has written an action more than once."""
     taken: int = 0
     position: int = 0
     cursor: tuple[int, str] = (-1, "")
@@ -95,6 +98,7 @@ class Oracle:
         """Intake has written an action, for the first time or again."""
         ledger = self.ledgers[partition]
         fate = ledger.fates.get(key)
+        ledger.repeated[key] = fate is not None
         if fate is None:
             fate = ledger.fates[key] = Fate(self.requests[key])
         ledger.arrivals.append((offset, fate))
@@ -116,7 +120,7 @@ class Oracle:
                 was = Fate(fate.request)
             if (was.status, was.action_key) != (fate.status, fate.action_key):
                 ledger.forgiven.add(fate.request.schedule_id)
-                fate.accounted = fate.status not in (Status.UNSEEN, Status.PENDING)
+                fate.accounted |= fate.status not in (Status.UNSEEN, Status.PENDING)
                 fate.status, fate.action_key = was.status, was.action_key
         ledger.taken, ledger.position = before.taken, before.position
         ledger.cursor = before.cursor
@@ -125,6 +129,15 @@ class Oracle:
             for fate in ledger.fates.values()
             if fate.status is Status.PENDING
         }
+
+    def outage(self, partition: int) -> None:
+        """More time than `min.compaction.lag.ms` went by: what intake has sent again and nobody has
+        read yet cannot be told from what compaction took before it was read. It is delivered
+        rather than dropped, so it may come twice or although it was cancelled."""
+        ledger = self.ledgers[partition]
+        for _, fate in ledger.arrivals[ledger.taken :]:
+            if ledger.repeated[fate.request.key]:
+                ledger.forgiven.add(fate.request.schedule_id)
 
     def check_table(self, partition: int, action_keys: set[bytes], where: str) -> None:
         """The table of the one true owner holds what is pending, no more and no less."""
@@ -200,8 +213,9 @@ class Oracle:
         self._check_rejections(ledger, claim)
         self._check_rearmed(ledger, claim)
         for key in claim.tombstones:
-            if (fate := ledger.fates.get(_base(key))) is not None:
-                fate.accounted = True
+            fate = ledger.fates.get(_base(key))
+            if fate is not None and fate.request.schedule_id.encode() != fate.request.key:
+                fate.accounted = True  # without an id nothing can be decided but to deliver
         ledger.position, ledger.cursor = position, cursor
         if claim.recorded:
             ledger.recorded = _snapshot(ledger)

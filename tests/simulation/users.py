@@ -60,7 +60,7 @@ class Users:
         rng, now_ms = self._rng, self._clock()
         if verb == "CANCEL":
             return Request(key, verb, request_id, 0, "", None, None)
-        away = -90 if rng.random() < self._past else rng.choice((3, 6, 20, 60, 150))
+        away = -90 if rng.random() < self._past else rng.choice((3, 6, 20, 60, 150, 1_000))
         seconds = rng.randint(min(away, 0), max(away, 0))
         due_ms = (now_ms // _GRID_MS + seconds) * _GRID_MS
         return Request(

@@ -20,6 +20,10 @@ from simulation.protocol import Protocol
 from simulation.users import DESTINATIONS, Intake, Users, plan_of
 
 BEGINNING_MS: Final = 1_000_000_000
+DAY_MS: Final = 24 * 60 * 60 * 1000
+"""Also the `min.compaction.lag.ms` that the dispatchers believe in."""
+WEEK_MS: Final = 7 * DAY_MS
+"""After so long without members a broker forgets a group."""
 RETENTION_MS: Final = 100_000
 """`delete.retention.ms`: short, so that tombstones expire within a run."""
 TRANSACTION_TIMEOUT_MS: Final = 12_000
@@ -69,25 +73,28 @@ class World:
                 log.compaction_key = self._schedule_id
         self._intakes = [self._new_intake([0] * len(self.users.sent))]
         self._intake_kept = [0] * len(self.users.sent)
-        skew_ms = rng.choice((0, 1_000, MAX_SKEW_MS))
-        max_age_ms = RETENTION_MS * 1_000 if self.protocol.trusts_old_tables else RETENTION_MS // 2
+        skew = rng.choice((0, 1_000, MAX_SKEW_MS))
+        age_ms = RETENTION_MS * 1_000 if self.protocol.trusts_old_tables else RETENTION_MS // 2
         self._dispatchers = [
             Dispatcher(
                 f"d{number}",
                 self,
-                skew_ms=rng.randint(-skew_ms, skew_ms),
-                store=LocalStore(max_age_ms),
+                skew_ms=rng.randint(-skew, skew),
+                store=LocalStore(age_ms),
             )
             for number in range(rng.choice((1, 2, 2, 3)))
         ]
         self._lives: dict[Dispatcher, Steps] = {one: one.life() for one in self._dispatchers}
         self._paused: set[Dispatcher] = set()
         self._clean: set[int] = set()
+        self._old_below = [0] * partitions
         self._fleet_stopping = False
+        self._tempo = rng.choice((0.05, 1, 1, 2))
+        """How much time passes; with little, the differences between clocks weigh more."""
         self._unclean = rng.choice((0.0, 0.1, 0.7))
         self.broker.group.restlessness = rng.choice((0.1, 0.5))
-        self._steps = rng.choice((150, 300, 450))
-        self._requests = rng.choice((8, 20, 40))
+        self._steps = rng.choice((150, 300, 600))
+        self._requests = rng.choice((8, 20, 50))
         self._happenings, self._weights = self._draw_happenings()
 
     # for those who live here
@@ -128,24 +135,25 @@ class World:
         rng = self.rng
         usual: list[tuple[Callable[[], None], float]] = [
             (self._step, 50),
-            (self._user, 6),
-            (self._intake, 12),
+            (self._user, 8),
+            (self._intake, 16),
             (self._marker, rng.choice((2, 10, 20))),
             (self._time, 8),
         ]
         faults: list[tuple[Callable[[], None], float]] = [
-            (self._compact, 4),
-            (self._crash, 2),
-            (self._pause, 2),
-            (self._expel, 2),
+            (self._compact, 6),
+            (self._crash, 1),
+            (self._pause, 1),
+            (self._expel, 1),
             (self._rebalance, 1),
-            (self._intake_crash, 1.5),
-            (self._clock_jump, 1),
-            (self._destination, 2),
-            (self._long_time, 1),
-            (self._stop_one, 0.7),
-            (self._stop_fleet, 0.5),
+            (self._intake_crash, 1),
+            (self._clock_jump, 0.7),
+            (self._destination, 1.5),
+            (self._long_time, 1.5),
+            (self._stop_one, 0.4),
+            (self._stop_fleet, 0.4),
             (self._old_disk, 1),
+            (self._outage, 0.2),
         ]
         table = [*usual, (self._resume, 2), (self._start, 3)]
         table += [(what, weight * rng.choice((0, 1, 1, 3))) for what, weight in faults]
@@ -160,8 +168,11 @@ class World:
     def _step(self) -> None:
         able = [one for one in self._lives if one not in self._paused]
         if able:
-            self._advance(self.rng.choice(able))
-        self.now_ms += self.rng.choice((0, 1, 20, 150))
+            dispatcher = self.rng.choice(able)
+            for _ in range(self.rng.choice((1, 1, 2, 4, 12))):
+                if dispatcher in self._lives:
+                    self._advance(dispatcher)
+        self.now_ms += int(self.rng.choice((0, 1, 50, 400)) * self._tempo)
 
     def _advance(self, dispatcher: Dispatcher) -> None:
         try:
@@ -209,7 +220,7 @@ class World:
         self.broker.write_some_marker()
 
     def _time(self) -> None:
-        self._pass_time(self.rng.choice((100, 1_000, 5_000, 15_000)))
+        self._pass_time(int(self.rng.choice((100, 1_000, 5_000, 15_000)) * self._tempo))
 
     def _long_time(self) -> None:
         """Longer than any take-over lasts: who was in the middle of one had stopped altogether."""
@@ -224,12 +235,12 @@ class World:
             self.say("broker", f"aborts the transaction of {producer}: time is up")
 
     def _compact(self) -> None:
-        """At any moment, over whatever nobody has yet to take in: no dispatcher is further behind
-        than `min.compaction.lag.ms`, so intake's records that wait for it are too young."""
+        """At any moment, but not over what waits to be taken in: that is younger than
+        `min.compaction.lag.ms`, unless there was an outage."""
         log = self.rng.choice(self.broker.logs)
-        ledger = self.oracle.ledgers[log.number]
-        waiting = ledger.arrivals[ledger.taken : ledger.taken + 1]
-        end = waiting[0][0] if waiting else log.end
+        ledger, old_below = self.oracle.ledgers[log.number], self._old_below[log.number]
+        waiting = (offset for offset, _ in ledger.arrivals[ledger.taken :] if offset >= old_below)
+        end = next(waiting, log.end)
         upto = self.rng.choice((end, end, self.rng.randint(0, end)))
         gone = log.compact(upto, self.now_ms, RETENTION_MS)
         if gone:
@@ -327,11 +338,29 @@ class World:
             return
         self._fleet_stopping = False
         if self.rng.random() < 0.7:
-            self.now_ms += RETENTION_MS
+            self._sleep(WEEK_MS)
             self.broker.committed.clear()
             self.say("broker", f"forgets the group; stopped cleanly: {self._clean}")
             for log in self.broker.logs:
                 self.oracle.forgotten(log.number, exact=log.number in self._clean)
+                self.oracle.outage(log.number)
+
+    def _outage(self) -> None:
+        """Nothing runs for longer than the compaction lag."""
+        for dispatcher in list(self._lives):
+            self._kill(dispatcher)
+        for member in list(self.broker.group.members):
+            self.broker.group.leave(member)
+        self._sleep(2 * DAY_MS)
+        for log in self.broker.logs:
+            self.oracle.outage(log.number)
+
+    def _sleep(self, duration_ms: int) -> None:
+        """All that is in the log now is older than the compaction lag afterwards."""
+        self._pass_time(duration_ms)
+        for log in self.broker.logs:
+            self._old_below[log.number] = log.end
+        self.say("world", f"nothing runs for {duration_ms // DAY_MS} days")
 
     # the end
 
