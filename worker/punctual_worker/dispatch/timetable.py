@@ -205,9 +205,10 @@ class PartitionTurn:
         if self._is_pending(entry.order):
             return
         compacted = self._now_ms - written_ms > self._policy.compaction_lag_ms
-        if compacted and entry.order > self._before.cursor and entry.plan.verb is not Verb.CANCEL:
+        if compacted and entry.plan.verb is not Verb.CANCEL:
             # So far behind that compaction may have taken the first copy before anybody decided
-            # it: deliver rather than drop.
+            # it: deliver rather than drop. That the cursor has passed its place proves nothing:
+            # later requests may have moved watermark and cursor over what was never read.
             self._decide(entry)
         else:
             self._out.tombstones.append(entry)
