@@ -90,6 +90,18 @@ def test_a_request_is_produced_as_asked_and_where_it_went_is_told(
     assert values == [b"hello", b"from stdin", None]
 
 
+def test_a_request_without_a_key_is_explained(
+    run: Run, broker: EmbeddedBroker, app_id: str
+) -> None:
+    compacted = {"cleanup.policy": "compact"}
+    create_topic(broker.bootstrap_servers, TopicNames(app_id).requests, config=compacted)
+
+    done = run("schedule", "--to", "t", "--in", "1s", "v")
+
+    assert done.returncode == 2
+    assert "does not take a request without a key" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -120,9 +120,9 @@ class Client:
         for index, request in enumerate(wanted):
             self._produce(request, reports, index=index)
         self._producer.flush(self._timeout)
-        for error, _ in reports.values():
+        for index, (error, _) in sorted(reports.items()):
             if error is not None:
-                raise self._failure(error)
+                raise self._failure(error, keyless=wanted[index].key is None)
         if missing := len(wanted) - len(reports):
             raise RequestError(
                 f"{missing} of {len(wanted)} requests were not acknowledged by Kafka at "
@@ -189,7 +189,13 @@ class Client:
             )
         self._topic_seen = True
 
-    def _failure(self, error: KafkaError) -> RequestError:
+    def _failure(self, error: KafkaError, *, keyless: bool = False) -> RequestError:
+        if keyless and error.code() == KafkaError.INVALID_RECORD:
+            return RequestError(
+                f"Kafka does not take a request without a key for {self._topic}, because that "
+                "topic is compacted: give a key, or set requests-cleanup-policy and "
+                "rejections-cleanup-policy to delete."
+            )
         return RequestError(
             f"Kafka at {self._servers} did not take the request for {self._topic}: {error.str()}."
         )
