@@ -52,8 +52,8 @@ def test_it_delivers_over_stops_and_kills_and_leaves_nothing_behind(
         with client(up, app_id) as requests:
             requests.send(cancel_request("l", key=b"l"))
             requests.send(delivery_request("out", b"again", delay="0s", key=b"l"))
-        up.part("dispatcher").kill()
-        up.part("intake").kill()
+        for part in [up.part("dispatcher"), up.part("intake")]:
+            part.kill()
         got = values(up, "out", 3, settle=1)
         assert got == [b"now", b"due while down", b"again"]
         below = up.descendants()
