@@ -4,68 +4,30 @@ Every `yield` is a moment at which the dispatcher may be paused, killed or overt
 loop does with Kafka is done here with the simulated broker, in the same order.
 """
 
-import random
 from collections.abc import Generator, Iterator
 from typing import Final
-from typing import Protocol as Interface
 
-from punctual_worker.contract import actions
 from punctual_worker.contract.codes import Code
-from punctual_worker.dispatch import entries
-from punctual_worker.dispatch.entries import Entry, LogRecord
+from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.partition import Partition
-from punctual_worker.dispatch.restoring import LostCheckpointError, tombstone_headers
+from punctual_worker.dispatch.restoring import LostCheckpointError
 from punctual_worker.dispatch.timetable import Budget, Judgement, Outcome, Policy, Verdict
-from simulation.broker import Broker, Claim, FencedError, RefusedError, Transaction
+from simulation.broker import FencedError, RefusedError
 from simulation.memory_table import LocalStore, MemoryTable
-from simulation.oracle import Oracle, ViolationError
-from simulation.protocol import Protocol
+from simulation.oracle import ViolationError
+from simulation.surroundings import (
+    DestinationError,
+    Owned,
+    Surroundings,
+    produce,
+    state_of,
+    summary_of,
+    write_alone,
+)
 
 Steps = Iterator[None]
 _POSITION_EVERY_MS: Final = 10_000
 """How long a position that moved over our own records alone may stay uncommitted."""
-
-
-class DestinationError(Exception):
-    """A destination refused a message, and with it the transaction."""
-
-    def __init__(self, destination: str) -> None:
-        super().__init__(destination)
-        self.destination = destination
-
-
-class Owned:
-    """A partition in service."""
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.held: list[LogRecord] = []
-        """Read, and not yet part of a committed turn."""
-        self.read_at = partition.checkpoint.position
-        self.committed_ms = 0
-
-    def is_due(self, now_ms: int) -> bool:
-        due_ms = self.partition.next_due_ms()
-        return bool(self.held) or (due_ms is not None and due_ms <= now_ms)
-
-
-class Surroundings(Interface):
-    """What a dispatcher sees of the world."""
-
-    rng: random.Random
-    now_ms: int
-    broker: Broker
-    oracle: Oracle
-    protocol: Protocol
-    batch: int
-    budget: int
-    attempts: int
-    unknown: set[str]
-    failing: set[str]
-    check_tables: bool
-
-    def say(self, who: str, what: str) -> None: ...
-    def stopped_cleanly(self, partition: int) -> None: ...
 
 
 class Dispatcher:
@@ -293,7 +255,7 @@ class Dispatcher:
     ) -> Generator[None, None, bool]:
         """One transaction, then the tables; False if it was aborted and nothing has happened."""
         owned = {number: self._owned[number].partition for number in outcomes}
-        before = {number: _state(partition) for number, partition in owned.items()}
+        before = {number: state_of(partition) for number, partition in owned.items()}
         transaction = None
         while transaction is None:
             yield
@@ -302,7 +264,9 @@ class Dispatcher:
             self._settle(owned, outcomes, recorded, now_ms)
         try:
             for number, outcome in outcomes.items():
-                self._produce(transaction, number, outcome, now_ms, record=number in recorded)
+                produce(
+                    self._world, transaction, number, outcome, now_ms, record=number in recorded
+                )
                 yield
             offsets = {
                 number: (outcome.checkpoint.position, self._protocol.encode(outcome.checkpoint))
@@ -329,7 +293,7 @@ class Dispatcher:
                 self._settle(owned, outcomes, recorded, now_ms)
             raise
         else:
-            self._say("commits " + ", ".join(_summary(n, one) for n, one in outcomes.items()))
+            self._say("commits " + ", ".join(summary_of(n, one) for n, one in outcomes.items()))
             for outcome in outcomes.values():
                 for delivery in outcome.deliveries:
                     self._suspects.pop(delivery.entry.plan.destination, None)
@@ -337,43 +301,10 @@ class Dispatcher:
             if not self._protocol.settles_before_commit:
                 self._settle(owned, outcomes, recorded, now_ms)
             return True
-        after = {number: _state(partition) for number, partition in owned.items()}
+        after = {number: state_of(partition) for number, partition in owned.items()}
         if self._world.check_tables and before != after:
             raise ViolationError(f"{self.name}: an aborted turn has changed a table")
         return False
-
-    def _produce(
-        self, transaction: Transaction, number: int, outcome: Outcome, now_ms: int, *, record: bool
-    ) -> None:
-        claim = transaction.claims[number] = Claim(now_ms, recorded=record)
-        send, protocol = self._broker.produce, self._protocol
-        self._broker.check_open(transaction)
-        for delivery in outcome.deliveries:
-            entry = delivery.entry
-            if entry.plan.destination in self._world.failing:
-                raise DestinationError(entry.plan.destination)
-            claim.deliveries.append((entry.key, entry.plan.destination, entry.value))
-            if protocol.tombstones_fired_before_commit:
-                self._write_alone(number, entry.order)
-        for rejection in outcome.rejections:
-            claim.rejections.append((rejection.entry.key, rejection.code.value))
-        for entry in outcome.rearmed:
-            claim.rearmed.append((entry.key, entry.plan.due_ms, entry.plan.attempt))
-            value, headers = entries.action_record(entry)
-            if protocol.rearms_in_transaction:
-                send(transaction, number, entry.key, value, headers, now_ms)
-            else:
-                self._broker.logs[number].append(entry.key, value, headers, now_ms)
-        for entry in outcome.tombstones:
-            claim.tombstones.add(entry.key)
-            if not protocol.tombstones_in_transaction:
-                self._write_alone(number, entry.order)
-            elif protocol.tombstones_decisions:
-                headers = tombstone_headers(entry.order)
-                send(transaction, number, entry.key, None, headers, now_ms)
-        if record:
-            text = protocol.encode(outcome.checkpoint).encode()
-            send(transaction, number, actions.CHECKPOINT_KEY, text, [], now_ms)
 
     def _settle(
         self,
@@ -413,14 +344,10 @@ class Dispatcher:
                 continue
             yield
             for order, _ in rows:
-                self._write_alone(number, order)
+                write_alone(self._broker, number, order, self.clock())
             self._say(f"sweeps {len(rows)} of partition {number}")
             yield
             partition.swept(rows)
-
-    def _write_alone(self, number: int, order: bytes) -> None:
-        key = actions.order_action_key(order)
-        self._broker.logs[number].append(key, None, tombstone_headers(order), self.clock())
 
     # for the story
 
@@ -437,19 +364,3 @@ class Dispatcher:
 
     def _say(self, what: str) -> None:
         self._world.say(self.name, what)
-
-
-def _state(partition: Partition) -> tuple[object, ...]:
-    table = partition.table
-    assert isinstance(table, MemoryTable)
-    return partition.checkpoint, *table.content()
-
-
-def _summary(number: int, outcome: Outcome) -> str:
-    done = [f"delivers {one.entry.key.decode()}" for one in outcome.deliveries]
-    done += [f"rejects {one.entry.key.decode()} {one.code}" for one in outcome.rejections]
-    done += [f"re-arms {one.key.decode()}" for one in outcome.rearmed]
-    done += [f"decides {one.key.decode()}" for one in outcome.tombstones]
-    return (
-        f"partition {number} up to {outcome.checkpoint.position} ({', '.join(done) or 'nothing'})"
-    )

@@ -7,7 +7,7 @@ With `--mutant NAME` the protocol has that mistake in it; `--mutants` lists them
 import argparse
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from simulation.protocol import Protocol
 from simulation.world import World
 
 CHUNK = 500
+Emphasis = Mapping[str, float] | None
 
 
 class Failure(NamedTuple):
@@ -33,11 +34,15 @@ class Failure(NamedTuple):
 
 
 def try_seed(
-    seed: int, protocol: Protocol | None = None, *, check_tables: bool = True
+    seed: int,
+    protocol: Protocol | None = None,
+    *,
+    check_tables: bool = True,
+    emphasis: Emphasis = None,
 ) -> Failure | None:
     """What goes wrong in this seed, if anything."""
     try:
-        World(seed, protocol=protocol, check_tables=check_tables).run()
+        World(seed, protocol=protocol, check_tables=check_tables, emphasis=emphasis).run()
     except ViolationError as violation:
         return Failure(seed, str(violation))
     except Exception as error:
@@ -46,17 +51,31 @@ def try_seed(
 
 
 def first_failure(
-    seeds: Iterable[int], protocol: Protocol | None = None, *, check_tables: bool = True
+    seeds: Iterable[int],
+    protocol: Protocol | None = None,
+    *,
+    check_tables: bool = True,
+    emphasis: Emphasis = None,
 ) -> Failure | None:
     """The first of these seeds in which something goes wrong."""
-    failures = (try_seed(seed, protocol, check_tables=check_tables) for seed in seeds)
+    failures = (
+        try_seed(seed, protocol, check_tables=check_tables, emphasis=emphasis) for seed in seeds
+    )
     return next((failure for failure in failures if failure is not None), None)
 
 
-def tell_story(seed: int, protocol: Protocol | None = None, *, check_tables: bool = True) -> str:
+def tell_story(
+    seed: int,
+    protocol: Protocol | None = None,
+    *,
+    check_tables: bool = True,
+    emphasis: Emphasis = None,
+) -> str:
     """What happened in a seed, step by step, and which promise broke."""
     story: list[str] = []
-    world = World(seed, protocol=protocol, story=story, check_tables=check_tables)
+    world = World(
+        seed, protocol=protocol, story=story, check_tables=check_tables, emphasis=emphasis
+    )
     verdict = "every promise was kept"
     try:
         world.run()
@@ -69,17 +88,21 @@ def tell_story(seed: int, protocol: Protocol | None = None, *, check_tables: boo
 
 
 def _failures(start: int, *, stop: int, mutant: str | None) -> list[Failure]:
-    protocol = _protocol(mutant)
+    protocol, check_tables, emphasis = _setting(mutant)
     chunk = range(start, min(start + CHUNK, stop))
-    return [failure for seed in chunk if (failure := try_seed(seed, protocol)) is not None]
+    tried = (
+        try_seed(seed, protocol, check_tables=check_tables, emphasis=emphasis) for seed in chunk
+    )
+    return [failure for failure in tried if failure is not None]
 
 
-def _protocol(mutant: str | None) -> Protocol | None:
+def _setting(mutant: str | None) -> tuple[Protocol | None, bool, Emphasis]:
+    """Protocol, whether tables are checked, emphasis: for a mutant as its test has them."""
     if mutant is None:
-        return None
+        return None, True, None
     from simulation.mutants import MUTANTS
 
-    return MUTANTS[mutant].protocol
+    return MUTANTS[mutant].protocol, False, MUTANTS[mutant].emphasis
 
 
 def _explore(first: int, count: int, jobs: int, mutant: str | None) -> int:
@@ -117,7 +140,8 @@ def main() -> int:
         return 0
     if options.seed is None:
         return _explore(options.first, options.seeds, options.jobs, options.mutant)
-    story = tell_story(options.seed, _protocol(options.mutant))
+    protocol, check_tables, emphasis = _setting(options.mutant)
+    story = tell_story(options.seed, protocol, check_tables=check_tables, emphasis=emphasis)
     print(story if options.story else story.partition("\n")[0])
     return 1 if "BROKEN" in story.partition("\n")[0] else 0
 

@@ -4,8 +4,9 @@ A mutant is the real code with one method replaced, or the right steps in a wron
 them are judged by what users would see (lost, twice, early, undead), not by the state of tables.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from punctual_worker.contract import actions
@@ -31,9 +32,13 @@ class Mutant(NamedTuple):
 
     mistake: str
     protocol: Protocol
-    seeds: int = 2_000
-    """Within how many seeds it must be caught."""
+    emphasis: Mapping[str, float] = MappingProxyType({})
+    """What has to happen more often for the mistake to show soon; see `World`."""
 
+
+_MOVING: Final = {"rebalance": 8, "stop_fleet": 0, "outage": 0}
+_AGEING: Final = {"rebalance": 4, "long_time": 6, "compact": 3, "stop_fleet": 0, "outage": 0}
+_SLEEPING: Final = {**_AGEING, "pause": 6, "expel": 4}
 
 # mistakes in a turn
 
@@ -258,11 +263,14 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "a fired row that is not swept yet counts as pending", _with_turn(_FindsFiredRows)
     ),
     "slow-clock": Mutant(
-        "fires by a clock that is behind the cursor", Protocol(partition=_SlowClockPartition)
+        "fires by a clock that is behind the cursor",
+        Protocol(partition=_SlowClockPartition),
+        {"clock_jump": 8, "long_time": 0, **_MOVING},
     ),
     "store-claims-beyond-checkpoint": Mutant(
         "a restored table claims what was read, not what the checkpoint covers",
         _with_restoration(_ClaimsWhatItHasRead),
+        _MOVING,
     ),
     "own-records-ignored": Mutant(
         "the dispatcher's own records beyond L are ignored at take-over",
@@ -279,6 +287,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "stops-at-stable-end": Mutant(
         "take-over stops at the read-committed end, not the high watermark",
         Protocol(reads_to_high_watermark=False),
+        {**_MOVING, "marker": 0.3},
     ),
     "reads-uncommitted": Mutant(
         "take-over reads what was never committed", Protocol(reads_uncommitted=True)
@@ -296,14 +305,18 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "keeps-lost-partitions": Mutant(
         "after being expelled, goes on with the table it had",
         Protocol(keeps_partitions_it_lost=True),
+        {**_MOVING, "expel": 4},
     ),
     "keyed-by-id": Mutant("action records have the id as key", Protocol(keyed_by_id=True)),
     "trusts-old-tables": Mutant(
-        "a local store is trusted however old it is", Protocol(trusts_old_tables=True)
+        "a local store is trusted however old it is",
+        Protocol(trusts_old_tables=True),
+        _AGEING,
     ),
     "age-from-last-write": Mutant(
         "a local store counts as fresh because something was written to it",
         Protocol(table_age_from_last_write=True),
+        _SLEEPING,
     ),
     "no-checkpoint-at-stop": Mutant(
         "a clean stop does not write the checkpoint into the log",

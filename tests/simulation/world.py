@@ -4,34 +4,18 @@
 how often, is drawn from the seed as well, so that seeds differ in kind and not only in order.
 """
 
-import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from punctual_worker.contract import actions
-from punctual_worker.dispatch import entries
-from punctual_worker.dispatch.entries import LogRecord
-from simulation.broker import Broker, Claim
-from simulation.dispatcher import Dispatcher, Steps
-from simulation.log import show
-from simulation.memory_table import LocalStore
-from simulation.oracle import Oracle, ViolationError
+from simulation.oracle import ViolationError
 from simulation.protocol import Protocol
-from simulation.users import DESTINATIONS, Intake, Users, plan_of
+from simulation.scene import DAY_MS, MAX_SKEW_MS, RETENTION_MS, WEEK_MS, Scene
+from simulation.users import DESTINATIONS
 
-BEGINNING_MS: Final = 1_000_000_000
-DAY_MS: Final = 24 * 60 * 60 * 1000
-"""Also the `min.compaction.lag.ms` that the dispatchers believe in."""
-WEEK_MS: Final = 7 * DAY_MS
-"""After so long without members a broker forgets a group."""
-RETENTION_MS: Final = 100_000
-"""`delete.retention.ms`: short, so that tombstones expire within a run."""
-TRANSACTION_TIMEOUT_MS: Final = 12_000
-MAX_SKEW_MS: Final = 5_000
 _DRAIN_ROUNDS: Final = 4_000
 
 
-class World:
+class World(Scene):
     """One run."""
 
     def __init__(
@@ -41,73 +25,11 @@ class World:
         protocol: Protocol | None = None,
         story: list[str] | None = None,
         check_tables: bool = True,
+        emphasis: Mapping[str, float] | None = None,
     ) -> None:
-        self.rng = rng = random.Random(seed)
-        self.protocol = protocol or Protocol()
-        self.check_tables = check_tables
-        self.story = story
-        self.now_ms = BEGINNING_MS
-        self.batch = rng.choice((1, 2, 3, 8))
-        self.budget = rng.choice((1, 2, 5))
-        self.attempts = rng.choice((1, 2, 4))
-        self.unknown: set[str] = set()
-        self.failing: set[str] = set()
-        partitions = rng.choice((1, 1, 2, 3))
-        self.oracle = Oracle(partitions, attempts=self.attempts, max_skew_ms=MAX_SKEW_MS)
-        self.broker = Broker(
-            partitions,
-            rng=rng,
-            clock=lambda: self.now_ms,
-            timeout_ms=TRANSACTION_TIMEOUT_MS,
-            on_commit=self._on_commit,
-        )
-        self.broker.check_generation = self.protocol.generations_checked
-        self.users = Users(
-            rng=rng,
-            partitions=rng.choice((1, 2)),
-            clock=lambda: self.now_ms,
-            oracle=self.oracle,
-        )
-        if self.protocol.keyed_by_id:
-            for log in self.broker.logs:
-                log.compaction_key = self._schedule_id
-        self._intakes = [self._new_intake([0] * len(self.users.sent))]
-        self._intake_kept = [0] * len(self.users.sent)
-        skew = rng.choice((0, 1_000, MAX_SKEW_MS))
-        age_ms = RETENTION_MS * 1_000 if self.protocol.trusts_old_tables else RETENTION_MS // 2
-        self._dispatchers = [
-            Dispatcher(
-                f"d{number}",
-                self,
-                skew_ms=rng.randint(-skew, skew),
-                store=LocalStore(age_ms),
-            )
-            for number in range(rng.choice((1, 2, 2, 3)))
-        ]
-        self._lives: dict[Dispatcher, Steps] = {one: one.life() for one in self._dispatchers}
-        self._paused: set[Dispatcher] = set()
-        self._clean: set[int] = set()
-        self._old_below = [0] * partitions
-        self._fleet_stopping = False
-        self._tempo = rng.choice((0.05, 1, 1, 2))
-        """How much time passes; with little, the differences between clocks weigh more."""
-        self._unclean = rng.choice((0.0, 0.1, 0.7))
-        self.broker.group.restlessness = rng.choice((0.1, 0.5))
-        self._steps = rng.choice((150, 300, 600))
-        self._requests = rng.choice((8, 20, 50))
-        self._happenings, self._weights = self._draw_happenings()
-
-    # for those who live here
-
-    def say(self, who: str, what: str) -> None:
-        """A line of the story."""
-        if self.story is not None:
-            seconds = (self.now_ms - BEGINNING_MS) / 1000
-            self.story.append(f"{len(self.story) + 1:>4}. {seconds:8.1f}s {who:<6} {what}")
-
-    def stopped_cleanly(self, partition: int) -> None:
-        """The checkpoint in the log is the last word, should the broker forget the other one."""
-        self._clean.add(partition)
+        """`emphasis` makes some happenings more or less likely, by name."""
+        super().__init__(seed, protocol=protocol, story=story, check_tables=check_tables)
+        self._happenings, self._weights = self._draw_happenings(emphasis or {})
 
     # the run
 
@@ -122,16 +44,9 @@ class World:
         self.oracle.check_end()
         self._nothing_comes_back()
 
-    def log_lines(self) -> list[str]:
-        """What the logs look like now, for the story."""
-        lines = []
-        for log in self.broker.logs:
-            committed = self.broker.committed.get(log.number, (0, "none"))[1]
-            lines.append(f"  partition {log.number}, end {log.end}, checkpoint: {committed}")
-            lines += show(log.decided(), self._describe)
-        return lines
-
-    def _draw_happenings(self) -> tuple[list[Callable[[], None]], list[float]]:
+    def _draw_happenings(
+        self, emphasis: Mapping[str, float]
+    ) -> tuple[list[Callable[[], None]], list[float]]:
         rng = self.rng
         usual: list[tuple[Callable[[], None], float]] = [
             (self._step, 50),
@@ -151,15 +66,15 @@ class World:
             (self._destination, 1.5),
             (self._long_time, 1.5),
             (self._stop_one, 0.4),
-            (self._stop_fleet, 0.4),
             (self._old_disk, 1),
-            (self._outage, 0.2),
         ]
         table = [*usual, (self._resume, 2), (self._start, 3)]
         table += [(what, weight * rng.choice((0, 1, 1, 3))) for what, weight in faults]
+        if rng.random() < 0.3:
+            table += [(self._stop_fleet, 0.8), (self._outage, rng.choice((0, 0.4)))]
         total, weights = 0.0, []
-        for _, weight in table:
-            total += weight
+        for what, weight in table:
+            total += weight * emphasis.get(what.__name__.removeprefix("_"), 1)
             weights.append(total)
         return [what for what, _ in table], weights
 
@@ -173,12 +88,6 @@ class World:
                 if dispatcher in self._lives:
                     self._advance(dispatcher)
         self.now_ms += int(self.rng.choice((0, 1, 50, 400)) * self._tempo)
-
-    def _advance(self, dispatcher: Dispatcher) -> None:
-        try:
-            next(self._lives[dispatcher])
-        except StopIteration:
-            del self._lives[dispatcher]
 
     def _user(self) -> None:
         if self._requests:
@@ -198,23 +107,12 @@ class World:
         elif intake is self._intakes[-1]:
             self._intake_kept = list(intake.at)
 
-    def _write_action(self, partition: int, key: bytes) -> None:
-        request = self.oracle.requests[key]
-        headers = actions.action_headers([], b"k", plan_of(request))
-        value = request.value or b""
-        offset = self.broker.logs[partition].append(key, value, headers, self.now_ms)
-        self.oracle.arrived(partition, offset, key)
-        self.say("intake", f"writes {key.decode()} to partition {partition} @{offset}")
-
     def _intake_crash(self) -> None:
         start = [self.rng.randint(max(0, at - 6), at) for at in self._intake_kept]
         newer = self._new_intake(start)
         survives = self.rng.random() < 0.3
         self._intakes = [self._intakes[-1], newer] if survives else [newer]
         self.say("intake", f"starts again from {start}" + (" beside the old one" * survives))
-
-    def _new_intake(self, start: list[int]) -> Intake:
-        return Intake(self.users, start, len(self.broker.logs))
 
     def _marker(self) -> None:
         self.broker.write_some_marker()
@@ -228,11 +126,6 @@ class World:
             if dispatcher.taking_over and dispatcher.name in self.broker.group.members:
                 self.broker.group.leave(dispatcher.name)
         self._pass_time(self.rng.choice((30_000, 60_000, 120_000)))
-
-    def _pass_time(self, duration_ms: int) -> None:
-        self.now_ms += duration_ms
-        for producer in self.broker.time_out_transactions():
-            self.say("broker", f"aborts the transaction of {producer}: time is up")
 
     def _compact(self) -> None:
         """At any moment, but not over what waits to be taken in: that is younger than
@@ -250,18 +143,6 @@ class World:
         if self._lives:
             self._kill(self.rng.choice(list(self._lives)))
 
-    def _kill(self, dispatcher: Dispatcher) -> None:
-        self._lives.pop(dispatcher, None)
-        self._paused.discard(dispatcher)
-        self.say(dispatcher.name, "is killed")
-        chance = self.rng.random()
-        if chance < 0.25:
-            dispatcher.store.lose()
-            self.say(dispatcher.name, "loses its disk")
-        elif chance < 0.45:
-            dispatcher.store.go_back()
-            self.say(dispatcher.name, "finds an old disk")
-
     def _old_disk(self) -> None:
         """A copy of a table is put aside; it may come back after a crash."""
         for partition in range(len(self.broker.logs)):
@@ -274,11 +155,6 @@ class World:
         down = [one for one in self._dispatchers if one not in self._lives]
         if down:
             self._revive(self.rng.choice(down))
-
-    def _revive(self, dispatcher: Dispatcher) -> None:
-        dispatcher.stopping = False
-        self._lives[dispatcher] = dispatcher.life()
-        self.say(dispatcher.name, "starts")
 
     def _pause(self) -> None:
         able = [one for one in self._lives if one not in self._paused]
@@ -412,26 +288,3 @@ class World:
         for ledger in self.oracle.ledgers:
             if ledger.pending.keys() - ledger.forgiven:
                 raise ViolationError("something is pending again after the end")
-
-    # helpers
-
-    def _on_commit(self, claims: dict[int, Claim]) -> None:
-        self._clean.difference_update(claims)
-        self.oracle.committed(claims, self.now_ms)
-
-    def _schedule_id(self, record: LogRecord) -> bytes:
-        request = self.oracle.requests.get(entries.base_key(record.key))
-        return record.key if request is None else request.schedule_id.encode()
-
-    def _words(self, key: bytes) -> str:
-        request = self.oracle.requests[key]
-        due = (request.due_ms - BEGINNING_MS) / 1000
-        return f"{request.verb} {request.schedule_id} due {due:.1f}s to {request.destination}"
-
-    def _describe(self, record: LogRecord) -> str:
-        key = record.key.decode()
-        if record.key == actions.CHECKPOINT_KEY:
-            return f"{key} {record.value!r}"
-        if record.value is None:
-            return f"{key} tombstone"
-        return f"{key} {self._words(entries.base_key(record.key))}"
