@@ -1,9 +1,23 @@
 """Times as the contract writes them."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNITS_MS: Final = {
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_SHORT_DURATION: Final = re.compile(r"(\d+)(ms|[smhd])")
+_ISO_DURATION: Final = re.compile(
+    r"P(?=.)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d+))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 def format_ms(ms: int) -> str:
@@ -15,3 +29,19 @@ def format_ms(ms: int) -> str:
 def to_ms(moment: datetime) -> int:
     """Milliseconds since the epoch."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def duration_ms(text: str) -> int | None:
+    """A duration that intake has found good, rounded up to milliseconds; None if it is none."""
+    if short := _SHORT_DURATION.fullmatch(text):
+        return int(short[1]) * _UNITS_MS[short[2]]
+    iso = _ISO_DURATION.fullmatch(text)
+    if iso is None:
+        return None
+    *whole, fraction = iso.groups()
+    ms = sum(
+        int(number) * _UNITS_MS[unit]
+        for number, unit in zip(whole, ("w", "d", "h", "m", "s"), strict=True)
+        if number
+    )
+    return ms + -(-int((fraction or "0").ljust(9, "0")) // 1_000_000)

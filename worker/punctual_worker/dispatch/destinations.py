@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch.entries import Entry, base_key
-from punctual_worker.dispatch.timetable import Judgement, Verdict
+from punctual_worker.dispatch.verdicts import Judgement, Verdict
 
 _LIST_AGAIN_MS: Final = 1_000
 """Least time between two listings that somebody waits for."""

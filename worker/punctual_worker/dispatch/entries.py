@@ -1,6 +1,7 @@
 """Entries of the timetable, and the records that are made from them. Pure."""
 
 import json
+import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -128,6 +129,13 @@ def same_request(one: Entry, other: Entry) -> bool:
 def user_headers(entry: Entry) -> actions.Headers:
     """The user's headers in their order, without ours."""
     return [header for header in entry.headers if not header[0].startswith(headers.PREFIX)]
+
+
+def recurring_spread_ms(entry: Entry) -> int:
+    """By how much the fires of a recurring schedule are moved, as intake does for single ones."""
+    given = dict(entry.headers).get(headers.SPREAD)
+    within_ms = times.duration_ms(given.decode()) if given else None
+    return zlib.crc32(schedule_id(entry)) % within_ms if within_ms else 0
 
 
 def source_of(entry: Entry, requests_topic: str) -> bytes:

@@ -18,7 +18,8 @@ from punctual_worker.dispatch.metrics import DispatchMetrics
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.store import Store
 from punctual_worker.dispatch.takeover import Restored, Restorer
-from punctual_worker.dispatch.timetable import Budget, Outcome, PartitionTurn
+from punctual_worker.dispatch.timetable import Outcome, PartitionTurn
+from punctual_worker.dispatch.verdicts import Budget
 from punctual_worker.dispatch.writing import (
     DestinationError,
     InterruptedWriteError,

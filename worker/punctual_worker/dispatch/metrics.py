@@ -33,6 +33,7 @@ class DispatchMetrics:
         self._add_noop = counter("add_noop", "ADD that asked for what stood already")
         self._cancelled = counter("cancelled", "Schedules cancelled")
         self._cancel_missed = counter("cancel_missed", "CANCEL of an id that was not pending")
+        self._skipped = counter("skipped", "Fires of recurring schedules left out by their rule")
         self._failures = counter("delivery_failures", "Deliveries put off or given up", "reason")
         self.turns_failed = counter("turns_failed", "Transactions that had to be tried again")
         self.lateness = Histogram(
@@ -61,6 +62,7 @@ class DispatchMetrics:
             "add_noop": self._add_noop,
             "cancelled": self._cancelled,
             "cancel_missed": self._cancel_missed,
+            "skipped": self._skipped,
             "replay": self._replays,
             "foreign": self._foreign,
         }

@@ -11,7 +11,8 @@ from typing import Final
 from punctual_worker.contract import actions
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.table import Changes, Table
-from punctual_worker.dispatch.timetable import Judge, Outcome, PartitionTurn, Policy
+from punctual_worker.dispatch.timetable import Outcome, PartitionTurn, Policy
+from punctual_worker.dispatch.verdicts import Judge
 
 RECORD_CHECKPOINT_EVERY_MS: Final = 60_000
 """How often the checkpoint is written into the log as well, while it moves."""

@@ -7,19 +7,19 @@ transaction fails, the outcome is thrown away and nothing has happened.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 from punctual_worker.contract import actions
 from punctual_worker.contract.actions import Verb
 from punctual_worker.contract.codes import Code
-from punctual_worker.dispatch import entries
+from punctual_worker.dispatch import entries, recurrence
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import Delivery, Entry, Event, LogRecord, Rejection
 from punctual_worker.dispatch.table import Changes, Table
+from punctual_worker.dispatch.verdicts import Budget, Judge, Judgement, Verdict
 
 _MAX_BACKOFF_MS: Final = 60_000
 
@@ -37,47 +37,6 @@ class Policy:
     compaction_lag_ms: int = 24 * 60 * 60 * 1000
     """`min.compaction.lag.ms` of the actions topic: how long the log keeps both copies of a
     replayed action."""
-
-
-class Judgement(Enum):
-    """Whether a destination can be delivered to."""
-
-    READY = "ready"
-    PROBE = "probe"
-    """It failed before: try it with one message, in a transaction without any other."""
-    DEFER = "defer"
-
-
-class Verdict(NamedTuple):
-    """Judgement of one delivery, with the code and the reason where it is deferred."""
-
-    judgement: Judgement
-    code: Code = Code.DELIVERY_FAILED
-    reason: str = ""
-
-
-Judge = Callable[[Entry], Verdict]
-
-
-@dataclass
-class Budget:
-    """How many deliveries fit into one transaction, over all its partitions."""
-
-    remaining: int
-    remaining_bytes: int = 1 << 62
-    closed: bool = False
-    delivered: int = 0
-
-    @property
-    def spent(self) -> bool:
-        """Whether nothing more may be added."""
-        return self.closed or self.remaining <= 0 or self.remaining_bytes <= 0
-
-    def spend(self, entry: Entry) -> None:
-        """Make room for one delivery."""
-        self.remaining -= 1
-        self.remaining_bytes -= len(entry.value or b"")
-        self.delivered += 1
 
 
 @dataclass
@@ -219,6 +178,9 @@ class PartitionTurn:
         standing = self._find(plan.request_id) if plan.request_id else None
         if plan.verb is Verb.CANCEL:
             self._cancel(entry, standing)
+        elif plan.cron and (fault := _fault_of(plan)):
+            self._reject(entry, fault.code, str(fault))
+            self._out.tombstones.append(entry)
         elif standing is None:
             self._arm(entry)
         elif entries.same_request(standing, entry):
@@ -251,6 +213,11 @@ class PartitionTurn:
 
     def _arm(self, entry: Entry) -> None:
         self._tell("Scheduled", entry)
+        if entry.plan.cron:
+            # Its record only says when to begin: each fire is a record of the dispatcher's own.
+            self._out.tombstones.append(entry)
+            self._await_fire(entry, recurrence.next_fire(entry.plan, entry.plan.due_ms))
+            return
         if entry.order > self._before.cursor:
             self._put(entry)
             return
@@ -260,7 +227,7 @@ class PartitionTurn:
         if entry.plan.request_id:
             self._pending_ids[entry.plan.request_id] = None
         if verdict.judgement is Judgement.PROBE:
-            self._rearm(entry, entry.plan._replace(due_ms=self._now_ms + 1))
+            self._rearm(entry, due_ms=self._now_ms + 1, attempt=entry.plan.attempt)
         else:
             self._fire(entry, verdict)
 
@@ -274,16 +241,13 @@ class PartitionTurn:
             self._pending_ids[plan.request_id] = None
         self._out.fired += 1
         if plan.expires_ms is not None and self._now_ms > plan.expires_ms:
-            self._count("expired")
-            self._reject(
-                entry,
-                Code.EXPIRED,
-                "not delivered: it expired"
-                f" {self._now_ms - plan.expires_ms} ms before its turn came",
-                event="Expired",
-            )
+            self._expire(entry, plan.expires_ms)
+            return
+        if plan.cron and recurrence.is_skipped(plan, self._now_ms):
+            self._count("skipped")
         elif verdict.judgement is Judgement.DEFER:
-            self._retry(entry, verdict)
+            if self._retry(entry, verdict):
+                return  # the next fire waits until this one is delivered or given up
         else:
             self._count("delivered")
             self._out.deliveries.append(
@@ -292,25 +256,45 @@ class PartitionTurn:
                 )
             )
             self._tell("Delivered", entry)
+        if plan.cron:
+            self._await_fire(entry, recurrence.fire_after(plan, plan.wanted_ms, self._now_ms))
 
-    def _retry(self, entry: Entry, verdict: Verdict) -> None:
+    def _expire(self, entry: Entry, expires_ms: int) -> None:
+        self._count("expired")
+        late_ms = self._now_ms - expires_ms
+        sentence = f"not delivered: it expired {late_ms} ms before its turn came"
+        self._reject(entry, Code.EXPIRED, sentence, event="Expired")
+
+    def _retry(self, entry: Entry, verdict: Verdict) -> bool:
+        """Whether it is tried again; if not, it is rejected."""
         attempt = entry.plan.attempt + 1
         self._count("delivery_failure", verdict.code)
         if attempt >= self._policy.attempts:
             self._reject(entry, verdict.code, f"{verdict.reason}; given up after {attempt} tries")
-            return
+            return False
         backoff_ms = min(self._policy.backoff_ms << min(attempt - 1, 32), _MAX_BACKOFF_MS)
-        self._rearm(entry, entry.plan._replace(due_ms=self._now_ms + backoff_ms, attempt=attempt))
+        self._rearm(entry, due_ms=self._now_ms + backoff_ms, attempt=attempt)
         self._tell("Retrying", entry, reason=verdict.reason)
+        return True
 
-    def _rearm(self, entry: Entry, plan: actions.Plan) -> None:
+    def _await_fire(self, entry: Entry, fire_ms: int) -> None:
+        """Arm a recurring schedule for its next fire, at once if that is overdue."""
+        due_ms = fire_ms + entries.recurring_spread_ms(entry)
+        self._rearm(
+            entry, due_ms=max(due_ms, self._now_ms + 1), attempt=0, scheduled_for_ms=fire_ms
+        )
+
+    def _rearm(
+        self, entry: Entry, *, due_ms: int, attempt: int, scheduled_for_ms: int | None = None
+    ) -> None:
         """Try again later: a new record, due after the cursor, in the table at once."""
         parsed = actions.parse_action_key(entry.key)
         assert parsed is not None, "every entry came in under an action key"  # noqa: S101
         coordinates, count = parsed
+        wanted_ms = entry.plan.wanted_ms if scheduled_for_ms is None else scheduled_for_ms
         again = entry._replace(
             key=actions.action_key(coordinates, count + 1),
-            plan=plan._replace(scheduled_for_ms=entry.plan.wanted_ms),
+            plan=entry.plan._replace(due_ms=due_ms, attempt=attempt, scheduled_for_ms=wanted_ms),
         )
         self._out.rearmed.append(again)
         self._put(again)
@@ -386,3 +370,12 @@ class PartitionTurn:
 
     def _count(self, what: str, label: str = "") -> None:
         self._out.counts[what, label] += 1
+
+
+def _fault_of(plan: actions.Plan) -> recurrence.RecurrenceError | None:
+    """What is wrong with a recurring plan that intake's expressions could not see."""
+    try:
+        recurrence.next_fire(plan, plan.due_ms)
+    except recurrence.RecurrenceError as error:
+        return error
+    return None
