@@ -6,6 +6,7 @@ import sys
 import click
 
 from punctual_worker.commands.options import CONNECTION, TOPICS, with_settings
+from punctual_worker.contract.topics import TopicSpec
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
 from punctual_worker.topics.admin import TopicAdmin, TopicResult
@@ -14,15 +15,31 @@ from punctual_worker.topics.wanted import wanted_topics
 
 @click.command()
 @with_settings(*CONNECTION, *TOPICS)
+@click.option(
+    "--destination",
+    "destinations",
+    multiple=True,
+    metavar="TOPIC",
+    help="Also make this topic if it is not there; repeatable.",
+)
 @click.option("--check", is_flag=True, help="Change nothing; the exit status tells.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def topics(settings: Settings, check: bool, as_json: bool) -> None:
+def topics(
+    settings: Settings, *, destinations: tuple[str, ...], check: bool, as_json: bool
+) -> None:
     """Make the topics of the app id, or repair their configuration.
 
     Exit status 1 if something could not be done (with --check: if something is to do).
     """
     admin = TopicAdmin(librdkafka_config(settings))
-    results = admin.ensure(wanted_topics(settings), check_only=check)
+    wanted = wanted_topics(settings)
+    there = admin.describe(destinations)
+    wanted += [
+        TopicSpec(name, settings.action_partitions, settings.replication_factor)
+        for name in destinations
+        if name not in there
+    ]
+    results = admin.ensure(wanted, check_only=check)
     if as_json:
         report = [_as_json(result, check=check) for result in results]
         click.echo(json.dumps(report, indent=2))

@@ -28,24 +28,36 @@ from punctual_worker.settings import Settings
 
 @click.command()
 @with_settings(*CONNECTION)
+@click.option(
+    "--topic", "destinations", multiple=True, help="Also what arrives in this topic; repeatable."
+)
 @click.option("--from-beginning", is_flag=True, help="Also what is there already.")
 @click.option("--count", type=click.IntRange(min=1), help="End after this many.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line.")
-def watch(settings: Settings, *, from_beginning: bool, count: int | None, as_json: bool) -> None:
+def watch(
+    settings: Settings,
+    *,
+    destinations: tuple[str, ...],
+    from_beginning: bool,
+    count: int | None,
+    as_json: bool,
+) -> None:
     """Show rejected requests as they come (and events, if the app keeps a history)."""
     stopped = stop_on_signals()
     start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-    messages = _follow(settings, start=start, stopped=stopped)
+    kinds = {settings.topics.rejections: _rejection, settings.topics.history: _history}
+    messages = _follow(settings, destinations, start=start, stopped=stopped)
     for seen, message in enumerate(messages, start=1):
-        is_rejection = message.topic() == settings.topics.rejections
-        event = _rejection(message) if is_rejection else _history(message)
+        event = kinds.get(message.topic() or "", _arrival)(message)
         click.echo(json.dumps(event, ensure_ascii=False) if as_json else _readable(event))
         if seen == count:
             return
 
 
-def _follow(settings: Settings, *, start: int, stopped: threading.Event) -> Iterator[Message]:
-    """Committed records of both topics; no group, so nobody else's position is touched."""
+def _follow(
+    settings: Settings, destinations: tuple[str, ...], *, start: int, stopped: threading.Event
+) -> Iterator[Message]:
+    """Committed records of all these topics; no group, so nobody else's position is touched."""
     config = librdkafka_config(
         settings,
         group_id=f"{settings.app_id}-watch",
@@ -55,12 +67,16 @@ def _follow(settings: Settings, *, start: int, stopped: threading.Event) -> Iter
     consumer = Consumer({**config, "log_level": 2})
     try:
         found = consumer.list_topics(timeout=15).topics
-        if settings.topics.rejections not in found:
-            raise PunctualError(
-                f"There is no topic {settings.topics.rejections} on Kafka at "
-                f"{settings.bootstrap_servers}: check the app id."
-            )
-        topics = [t for t in (settings.topics.rejections, settings.topics.history) if t in found]
+        for topic, hint in (
+            (settings.topics.rejections, "check the app id"),
+            *((name, "check --topic") for name in destinations),
+        ):
+            if topic not in found:
+                raise PunctualError(
+                    f"There is no topic {topic} on Kafka at {settings.bootstrap_servers}: {hint}."
+                )
+        wanted = (settings.topics.rejections, settings.topics.history, *destinations)
+        topics = [topic for topic in dict.fromkeys(wanted) if topic in found]
         consumer.assign(
             [TopicPartition(t, number, start) for t in topics for number in found[t].partitions]
         )
@@ -97,6 +113,23 @@ def _rejection(message: Message) -> dict[str, Any]:
     }
 
 
+def _arrival(message: Message) -> dict[str, Any]:
+    headers: list[tuple[str, Any]] = list(message.headers() or [])  # type: ignore[arg-type] # a list
+    last = dict(headers)
+    event = {
+        "event": "Arrived",
+        "at": format_ms(message.timestamp()[1]),
+        "id": _text(last.get(names.REQUEST_ID)),
+        "key": _text(message.key()),
+        "value": _text(message.value()),
+        "destination": message.topic(),
+        "scheduledFor": _text(last.get(names.SCHEDULED_FOR)),
+        "source": _text(last.get(names.SOURCE)),
+        "headers": [[name, _text(value)] for name, value in headers],
+    }
+    return {name: content for name, content in event.items() if content is not None}
+
+
 def _history(message: Message) -> dict[str, Any]:
     try:
         event = json.loads(message.value() or b"")
@@ -115,6 +148,8 @@ def _readable(event: dict[str, Any]) -> str:
         words.append(f"key {event['key']}")
     if event.get("destination"):
         words.append(f"to {event['destination']}")
+    if event.get("event") == "Arrived" and event.get("scheduledFor"):
+        words.append(f"due {event['scheduledFor']}")
     if event.get("latenessMs") is not None:
         words.append(f"{event['latenessMs']} ms late")
     if event.get("source"):
@@ -123,6 +158,8 @@ def _readable(event: dict[str, Any]) -> str:
         words.append(f"[{', '.join(event['codes'])}]")
     if event.get("reason"):
         words.append(str(event["reason"]))
+    if event.get("event") == "Arrived":
+        words.append(f"value {event.get('value')}")
     return " ".join(words)
 
 
