@@ -33,6 +33,8 @@ class Seen:
         """Due time of its tombstone: it was decided, or has fired."""
         self.gone_at = 0.0
         self.rejection: RejectionRow | None = None
+        self.rearmed: PendingRow | None = None
+        """The dispatcher could not deliver it and will try again."""
 
 
 class Watch:
@@ -111,8 +113,11 @@ class Effects:
         """An action was read."""
         with self.lock:
             for watch in self.watches:
-                if seen := watch.remember(key):
-                    seen.taken = Taken(partition, offset, row)
+                if seen := watch.remember(key.partition("#")[0]):
+                    if "#" in key:
+                        seen.rearmed = row
+                    else:
+                        seen.taken = Taken(partition, offset, row)
 
     def gone(self, key: str, due: int) -> None:
         """A tombstone was read."""

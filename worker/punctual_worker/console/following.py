@@ -147,6 +147,7 @@ class Follower:
             now_ms=self.now_ms(),
             max_age_ms=place.copy_max_age_ms,
         )
+        self._complete = False
         view = View(self.logs.database)
         self.reader.renew()
         consumer = self.logs.consumer()

@@ -1,0 +1,153 @@
+"""Writing: requests into the requests topic like anybody's, and waiting until the view shows it."""
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter
+
+from punctual_worker.client import Client, Request
+from punctual_worker.console.checkpoints import Checkpoints, cursor_of
+from punctual_worker.console.effects import Effects, Seen, Watch
+from punctual_worker.console.rows import PendingRow
+from punctual_worker.contract.actions import NATIVE_SOURCE
+from punctual_worker.dispatch.checkpoint import Checkpoint
+
+Outcome = Literal[
+    "pending",
+    "delivered",
+    "retrying",
+    "cancelled",
+    "missed",
+    "unchanged",
+    "rejected",
+    "accepted",
+    "requested",
+]
+Verb = Literal["create", "replace", "cancel", "reschedule", "run-now", "resend"]
+_GRACE_SECONDS: Final = 0.3
+"""The dispatcher's checkpoint may be seen a moment before the records of its transaction."""
+_audit = logging.getLogger("punctual_worker.console.audit")
+
+
+class Author(NamedTuple):
+    """Who asks for a change."""
+
+    user: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What became of a request."""
+
+    outcome: Outcome
+    source: str
+    """`topic/partition/offset` of the request."""
+    took_ms: int
+    codes: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def seen(self) -> bool:
+        """Whether the view has seen the end of it."""
+        return self.outcome not in ("accepted", "requested")
+
+
+class Writes:
+    """Produces requests and tells what became of them. For any thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        effects: Effects,
+        checkpoints: Checkpoints,
+        registry: CollectorRegistry,
+    ) -> None:
+        self.client = client
+        self._effects = effects
+        self._checkpoints = checkpoints
+        self._counter = Counter(
+            "punctual_console_writes",
+            "Requests sent through the console",
+            ("verb", "outcome"),
+            registry=registry,
+        )
+
+    def send(
+        self,
+        request: Request,
+        *,
+        verb: Verb,
+        author: Author,
+        request_id: str | None,
+        wait_seconds: float,
+        before: PendingRow | None = None,
+    ) -> Effect:
+        """Send one request; `before` is what waited under its id."""
+        began = time.monotonic()
+        deadline = began + wait_seconds
+        with self._effects.watch() as watch:
+            placed = self.client.send(request)
+            watch.aim(
+                action_key=f"{NATIVE_SOURCE}/{placed.partition}/{placed.offset}",
+                source=str(placed),
+            )
+            cancel = verb == "cancel"
+            outcome = self._wait(watch, deadline, cancels=before if cancel else None, cancel=cancel)
+            rejection = watch.seen.rejection
+        effect = Effect(
+            outcome,
+            str(placed),
+            int((time.monotonic() - began) * 1000),
+            codes=tuple(rejection.codes.split(",")) if rejection else (),
+            reason=rejection.reason if rejection else "",
+        )
+        self.audit(author, verb, id=request_id, source=effect.source, outcome=outcome)
+        self._counter.labels(verb, outcome).inc()
+        return effect
+
+    def audit(self, author: Author, verb: str, **what: object) -> None:
+        """A line for every change, with who and what; never the payload."""
+        _audit.info("%s", verb, extra={"user": author.user, "address": author.address, **what})
+
+    def _wait(
+        self, watch: Watch, deadline: float, *, cancels: PendingRow | None, cancel: bool
+    ) -> Outcome:
+        decided = watch.wait(lambda seen: self._is_decided(seen), deadline=deadline)
+        seen = watch.seen
+        if seen.rejection is not None:
+            return "rejected"
+        if not decided:
+            return "accepted" if seen.taken is not None else "requested"
+        grace = time.monotonic() + _GRACE_SECONDS
+        if watch.wait(lambda seen: seen.rejection is not None, deadline=grace):
+            return "rejected"
+        if cancel:
+            fired = cancels is not None and self._has_fired(cancels)
+            return "cancelled" if cancels is not None and not fired else "missed"
+        return self._outcome(watch.seen)
+
+    def _outcome(self, seen: Seen) -> Outcome:
+        if seen.rearmed is not None:
+            return "retrying"
+        row = seen.taken.row if seen.taken else None
+        if row is not None and self._has_fired(row):
+            return "delivered"
+        return "pending" if seen.gone_due is None else "unchanged"
+
+    def _is_decided(self, seen: Seen) -> bool:
+        if seen.rejection is not None:
+            return True
+        if seen.taken is None:
+            return False
+        checkpoint = self._checkpoint(seen.taken.partition)
+        return checkpoint is not None and checkpoint.position > seen.taken.offset
+
+    def _has_fired(self, row: PendingRow) -> bool:
+        checkpoint = self._checkpoint(row.partition)
+        return checkpoint is not None and (row.due, row.action_key) <= cursor_of(checkpoint)
+
+    def _checkpoint(self, partition: int) -> Checkpoint | None:
+        return self._checkpoints.latest.get(partition)
