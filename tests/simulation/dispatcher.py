@@ -83,9 +83,6 @@ class Dispatcher:
                 self._join()
             except RefusedError as error:
                 self._say(f"is refused: {error}; aborts")
-                if self._protocol.table_age_from_last_write:
-                    for number in self._owned:
-                        self.store.followed(number, self.clock())
         if self.name in self._broker.group.members:
             self._broker.group.leave(self.name)
         self._say("has stopped")
@@ -171,8 +168,6 @@ class Dispatcher:
                 else:
                     take_over.feed(records)
                     at = after
-                    if protocol.table_age_from_last_write:
-                        self.store.followed(number, self.clock())
                 yield
             try:
                 take_over.end_of_log()
@@ -181,9 +176,7 @@ class Dispatcher:
         partition = protocol.partition(
             number, table=table, checkpoint=take_over.checkpoint, policy=self._policy
         )
-        self.store.followed(
-            number, self.clock() if protocol.table_age_from_last_write else began_ms
-        )
+        self.store.followed(number, began_ms)
         self._owned[number] = Owned(partition)
         self._say(f"has taken over partition {number} at {take_over.checkpoint.position}")
         self._check_table(partition, "after take-over")
@@ -316,9 +309,7 @@ class Dispatcher:
         for number, outcome in outcomes.items():
             owned[number].settle(outcome, recorded_ms=now_ms if number in recorded else None)
             self._owned[number].committed_ms = now_ms
-            self.store.followed(
-                number, self.clock() if self._protocol.table_age_from_last_write else now_ms
-            )
+            self.store.followed(number, now_ms)
             self._check_table(owned[number], "after a turn")
             if self._rng.random() < 0.1:
                 self.store.back_up(number)

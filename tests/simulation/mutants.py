@@ -7,7 +7,7 @@ them are judged by what users would see (lost, twice, early, undead), not by the
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch import checkpoint as checkpoints
@@ -38,7 +38,6 @@ class Mutant(NamedTuple):
 
 _MOVING: Final = {"rebalance": 8, "stop_fleet": 0, "outage": 0}
 _AGEING: Final = {"rebalance": 4, "long_time": 6, "compact": 3, "stop_fleet": 0, "outage": 0}
-_SLEEPING: Final = {**_AGEING, "pause": 6, "expel": 4}
 
 # mistakes in a turn
 
@@ -85,21 +84,34 @@ class _SharedWatermarks(PartitionTurn):
 
 
 class _RearmedNotInTable(PartitionTurn):
-    def _rearm(self, entry: Entry, plan: actions.Plan) -> None:
-        super()._rearm(entry, plan)
+    def _rearm(self, entry: Entry, **when: Any) -> None:
+        super()._rearm(entry, **when)
         self._out.changes.puts.pop(self._out.rearmed[-1].order)
 
 
-class _RearmedBehindCursor(PartitionTurn):
-    def _rearm(self, entry: Entry, plan: actions.Plan) -> None:
-        super()._rearm(entry, plan._replace(due_ms=entry.plan.due_ms))
+class _RearmedOtherwise(PartitionTurn):
+    """Re-arms as it should, then changes what was re-armed."""
 
-
-class _RearmedUnderTheSameKey(PartitionTurn):
-    def _rearm(self, entry: Entry, plan: actions.Plan) -> None:
-        again = entry._replace(plan=plan._replace(scheduled_for_ms=entry.plan.wanted_ms))
+    def _rearm(self, entry: Entry, **when: Any) -> None:
+        super()._rearm(entry, **when)
+        again = self._out.rearmed.pop()
+        self._out.changes.puts.pop(again.order)
+        again = self._spoil(again, entry)
         self._out.rearmed.append(again)
         self._put(again)
+
+    def _spoil(self, again: Entry, entry: Entry) -> Entry:
+        raise NotImplementedError
+
+
+class _RearmedBehindCursor(_RearmedOtherwise):
+    def _spoil(self, again: Entry, entry: Entry) -> Entry:
+        return again._replace(plan=again.plan._replace(due_ms=entry.plan.due_ms))
+
+
+class _RearmedUnderTheSameKey(_RearmedOtherwise):
+    def _spoil(self, again: Entry, entry: Entry) -> Entry:
+        return again._replace(key=entry.key)
 
 
 class _BuriesTheRequestNotItsRearming(PartitionTurn):
@@ -116,6 +128,16 @@ class _ReplayNotBuried(PartitionTurn):
 class _EveryReplayBuried(PartitionTurn):
     def _take_replay(self, entry: Entry, written_ms: int) -> None:
         self._out.tombstones.append(entry)
+
+
+class _OldReplayBehindCursorBuried(PartitionTurn):
+    """Takes it for fired, though after an outage it may never have been read."""
+
+    def _take_replay(self, entry: Entry, written_ms: int) -> None:
+        if entry.order <= self._before.cursor:
+            self._out.tombstones.append(entry)
+        else:
+            super()._take_replay(entry, written_ms)
 
 
 class _CursorAtTheClock(PartitionTurn):
@@ -259,6 +281,10 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "pending-replay-buried": Mutant(
         "a replay of a pending key gets a tombstone too", _with_turn(_EveryReplayBuried)
     ),
+    "old-replay-behind-cursor-buried": Mutant(
+        "after a long outage a replay that the cursor has passed is dropped",
+        _with_turn(_OldReplayBehindCursorBuried),
+    ),
     "fired-rows-still-pending": Mutant(
         "a fired row that is not swept yet counts as pending", _with_turn(_FindsFiredRows)
     ),
@@ -312,11 +338,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "a local store is trusted however old it is",
         Protocol(trusts_old_tables=True),
         _AGEING,
-    ),
-    "age-from-last-write": Mutant(
-        "a local store counts as fresh because something was written to it",
-        Protocol(table_age_from_last_write=True),
-        _SLEEPING,
     ),
     "no-checkpoint-at-stop": Mutant(
         "a clean stop does not write the checkpoint into the log",

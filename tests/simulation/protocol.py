@@ -46,6 +46,3 @@ class Protocol:
 
     # the local store
     trusts_old_tables: bool = False
-    table_age_from_last_write: bool = False
-    """A table counts as fresh whenever it was written or touched, also half-way through a take-over
-    and by an owner that has been asleep."""
