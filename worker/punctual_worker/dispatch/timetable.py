@@ -164,10 +164,14 @@ class PartitionTurn:
         if self._is_pending(entry.order):
             return
         compacted = self._now_ms - written_ms > self._policy.compaction_lag_ms
-        if compacted and entry.plan.verb is not Verb.CANCEL:
+        plan = entry.plan
+        recognisable = bool(plan.request_id) or not plan.cron
+        if compacted and plan.verb is not Verb.CANCEL and recognisable:
             # So far behind that compaction may have taken the first copy before anybody decided
             # it: deliver rather than drop. That the cursor has passed its place proves nothing:
             # later requests may have moved watermark and cursor over what was never read.
+            # Not so a recurring one without id: nothing tells whether it is running already, and a
+            # second run beside the first would deliver everything twice for good.
             self._decide(entry)
         else:
             self._out.tombstones.append(entry)
