@@ -5,6 +5,8 @@ from typing import Any
 import click
 
 from punctual_worker.commands.client import cancel, replace, schedule
+from punctual_worker.commands.console import console
+from punctual_worker.commands.listing import completion, list_pending, show
 from punctual_worker.commands.local import broker, demo, up
 from punctual_worker.commands.parts import dispatcher, intake
 from punctual_worker.commands.topics import topics
@@ -37,6 +39,9 @@ def main() -> None:
 
 
 for command in (up, demo, broker, topics, intake, dispatcher, schedule, replace, cancel, watch):
+    main.add_command(command)
+
+for command in (console, list_pending, show, completion):
     main.add_command(command)
 
 if __name__ == "__main__":

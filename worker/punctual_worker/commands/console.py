@@ -1,5 +1,6 @@
 """`punctual console`: the web page and the API, until SIGTERM."""
 
+import importlib
 import sys
 
 import click
@@ -16,8 +17,8 @@ def console(settings: Settings) -> None:
 
     A token to ask for comes from PUNCTUAL_CONSOLE_TOKEN or --console-token-file.
     """
-    try:
-        from punctual_worker.console.main import run
+    try:  # by name, so that other commands do not load its libraries
+        run = importlib.import_module("punctual_worker.console.main").run
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("punctual_worker"):
             raise

@@ -97,6 +97,8 @@ def empty_form() -> dict[str, Any]:
         "partition": "",
         "expires_at": "",
         "spread": "",
+        "cron": "",
+        "timezone": "",
         "null_value": False,
     }
 
@@ -157,12 +159,15 @@ def shown(console: Console, found: Found) -> dict[str, Any]:
 def _create(renderer: "Renderer", request: Request, form: Form) -> Response:
     console, author = renderer.console, _author(request)
     when = form.optional("when")
+    cron = form.optional("cron")
     is_delay = when is not None and (when[:1].upper() == "P" or when[-1:] in "smhd")
     null = "null-value" in form.fields
     body = models.CreateBody(
         deliver_to=form.text("to"),
         deliver_at=None if is_delay else when,
         delay=when if is_delay else None,
+        cron=cron,
+        timezone=form.optional("timezone") if cron else None,
         id=form.optional("id"),
         key=form.raw("key") or None,
         value=None if null else form.raw("value"),

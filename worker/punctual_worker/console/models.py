@@ -58,6 +58,8 @@ class Schedule(Model):
     attempt: int
     cron: str | None
     timezone: str | None
+    next_fires: list[str]
+    """Of one that recurs: the first is `due`."""
     value_size: int | None
 
 
@@ -130,6 +132,10 @@ class DeliveryBody(Model):
     deliver_to: Annotated[str, Field(min_length=1, max_length=249)]
     deliver_at: Text | None = None
     delay: Text | None = None
+    cron: Text | None = None
+    """Instead of a time: it recurs."""
+    timezone: Text | None = None
+    misfire: Literal["once", "all", "skip"] | None = None
     key: str | None = None
     key_encoding: Literal["text", "base64"] = "text"
     value: Any = None

@@ -30,6 +30,37 @@ def moved(standing: Standing, *, deliver_at_ms: int) -> Request:
     )
 
 
+def recurring(
+    to: str,
+    value: bytes | None,
+    *,
+    action: str,
+    cron: str,
+    timezone: str | None,
+    misfire: str | None,
+    request_id: str | None,
+    key: bytes | None,
+    headers: Headers,
+    partition: int | None,
+    expires_at: str | None,
+    spread: str | None,
+) -> Request:
+    """A message that is delivered again and again."""
+    wanted = (
+        (names.ACTION, action),
+        (names.DELIVER_TO, to),
+        (names.CRON, cron),
+        (names.TIMEZONE, timezone),
+        (names.MISFIRE, misfire),
+        (names.REQUEST_ID, request_id),
+        (names.DELIVER_PARTITION, None if partition is None else str(partition)),
+        (names.EXPIRES_AT, expires_at),
+        (names.SPREAD, spread),
+    )
+    ours = [(name, text.encode()) for name, text in wanted if text is not None]
+    return Request(key, value, [*headers, *ours])
+
+
 def copy_now(standing: Standing, *, now_ms: int) -> Request:
     """ADD without an id: the same message once more, at once; the standing one stays."""
     plan = standing.plan

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from punctual_worker.client import Request, RequestError, delivery_request
 from punctual_worker.console import payloads, requests
@@ -19,9 +19,12 @@ from punctual_worker.console.records import Record, Records, request_of
 from punctual_worker.console.records import Request as Standing
 from punctual_worker.console.rows import PendingRow, RejectionRow, read_rejection
 from punctual_worker.console.stories import Stories
-from punctual_worker.console.writes import Author, Effect, Verb, Writes
+from punctual_worker.console.writes import Author, Effect, Writes
+from punctual_worker.console.writes import Verb as WriteVerb
 from punctual_worker.contract import headers as names
+from punctual_worker.contract.actions import Plan, Verb
 from punctual_worker.contract.times import format_ms, to_ms
+from punctual_worker.dispatch import recurrence
 from punctual_worker.settings import Settings
 
 _REF: Final = re.compile(r"(\d{1,15})\.([0-9a-f]{1,8}/\d{1,10}/\d{1,19}(#\d{1,10})?)")
@@ -177,24 +180,29 @@ class Console:
         return self._send(request, "resend", author, told, wait)
 
     def _delivery(self, body: DeliveryBody, action: str, request_id: str | None) -> Request:
-        if body.deliver_at is not None and body.delay is not None:
-            raise InvalidError("deliverAt, delay: give one of them.")
+        if sum(given is not None for given in (body.deliver_at, body.delay, body.cron)) > 1:
+            raise InvalidError("deliverAt, delay, cron: give one of them.")
         deliver_at = body.deliver_at
         if deliver_at is None and body.delay is None:
             deliver_at = format_ms(self.now_ms())
         try:
+            value = payloads.to_bytes(body.value, body.value_encoding, what="value")
+            common: dict[str, Any] = {
+                "action": action,
+                "request_id": request_id,
+                "key": payloads.to_bytes(body.key, body.key_encoding, what="key"),
+                "headers": _user_headers(body.headers),
+                "partition": body.partition,
+                "expires_at": body.expires_at,
+                "spread": body.spread,
+            }
+            if body.cron is not None:
+                common.update(cron=body.cron, timezone=body.timezone, misfire=body.misfire)
+                return requests.recurring(body.deliver_to, value, **common)
+            if body.timezone is not None or body.misfire is not None:
+                raise InvalidError("timezone, misfire: they go with cron.")
             return delivery_request(
-                body.deliver_to,
-                payloads.to_bytes(body.value, body.value_encoding, what="value"),
-                action="REPLACE" if action == "REPLACE" else "ADD",
-                deliver_at=deliver_at,
-                delay=body.delay,
-                request_id=request_id,
-                key=payloads.to_bytes(body.key, body.key_encoding, what="key"),
-                headers=_user_headers(body.headers),
-                partition=body.partition,
-                expires_at=body.expires_at,
-                spread=body.spread,
+                body.deliver_to, value, deliver_at=deliver_at, delay=body.delay, **common
             )
         except payloads.PayloadError as error:
             raise InvalidError(str(error)) from error
@@ -202,7 +210,7 @@ class Console:
     def _send(
         self,
         request: Request,
-        verb: Verb,
+        verb: WriteVerb,
         author: Author,
         request_id: str | None,
         wait: float,
@@ -231,6 +239,18 @@ class Console:
 def ref_of(row: PendingRow) -> str:
     """Names exactly this schedule."""
     return f"{row.due}.{row.action_key}"
+
+
+def next_fires(row: PendingRow, number: int) -> list[int]:
+    """The next times of one that recurs; none where the expression makes no sense."""
+    fires = [row.due] if row.cron else []
+    plan = Plan(Verb.ADD, row.due, "", cron=row.cron, timezone=row.timezone)
+    try:
+        while fires and len(fires) < number:
+            fires.append(recurrence.next_fire(plan, fires[-1]))
+    except recurrence.RecurrenceError:
+        return fires
+    return fires
 
 
 def parse_ref(ref: str) -> tuple[int, str]:

@@ -7,11 +7,12 @@ from punctual_worker.console.bulk import Job
 from punctual_worker.console.filters import Filters
 from punctual_worker.console.records import Record
 from punctual_worker.console.rows import EventRow, PendingRow, RejectionRow
-from punctual_worker.console.service import Console, Found, parse_moment, ref_of
+from punctual_worker.console.service import Console, Found, next_fires, parse_moment, ref_of
 from punctual_worker.console.writes import Effect
 from punctual_worker.contract.times import format_ms
 
 _HEADER_LIMIT = 4_096
+_FIRES = 3
 
 
 def schedule(console: Console, row: PendingRow) -> models.Schedule:
@@ -29,6 +30,7 @@ def schedule(console: Console, row: PendingRow) -> models.Schedule:
         attempt=row.attempt,
         cron=row.cron or None,
         timezone=row.timezone or None,
+        next_fires=[format_ms(fire) for fire in next_fires(row, _FIRES)],
         value_size=row.size,
     )
 

@@ -110,7 +110,8 @@ class Writes:
 
     def audit(self, author: Author, verb: str, **what: object) -> None:
         """A line for every change, with who and what; never the payload."""
-        _audit.info("%s", verb, extra={"user": author.user, "address": author.address, **what})
+        told = {"user": author.user, "address": author.address, **what}
+        _audit.info("%s", verb, extra={name: _one_line(value) for name, value in told.items()})
 
     def _wait(
         self, watch: Watch, deadline: float, *, cancels: PendingRow | None, cancel: bool
@@ -130,8 +131,8 @@ class Writes:
         return self._outcome(watch.seen)
 
     def _outcome(self, seen: Seen) -> Outcome:
-        if seen.rearmed is not None:
-            return "retrying"
+        if seen.rearmed is not None:  # also what recurs, which is pending then
+            return "retrying" if seen.rearmed.attempt else "pending"
         row = seen.taken.row if seen.taken else None
         if row is not None and self._has_fired(row):
             return "delivered"
@@ -151,3 +152,8 @@ class Writes:
 
     def _checkpoint(self, partition: int) -> Checkpoint | None:
         return self._checkpoints.latest.get(partition)
+
+
+def _one_line(value: object) -> object:
+    """Nobody writes lines of their own into the log with an id or a user name."""
+    return value.encode("unicode_escape").decode() if isinstance(value, str) else value
