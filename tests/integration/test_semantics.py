@@ -190,6 +190,41 @@ def test_past_its_expiry_it_is_reported_instead_of_delivered(
     assert "Expired" in history_of(scheduler, f"{out}-e")
 
 
+# Recurring
+
+
+def test_a_recurring_one_fires_again_and_again_until_it_is_cancelled(
+    scheduler: RunningScheduler, out: str
+) -> None:
+    request_id = f"{out}-every-second"
+    scheduler.request({"deliver-to": out, "cron": "* * * * * *", "request-id": request_id})
+    scheduler.delivered(out, 3, settle=0)
+    cancel = scheduler.request({"action": "CANCEL", "request-id": request_id}, value=None)
+    scheduler.wait_until_decided(cancel)
+    fired = scheduler.delivered(out, 3, settle=2)
+    times = [_ms((r.header("x-scheduler-scheduled-for") or b"").decode()) for r in fired]
+    assert all(moment % 1000 == 0 for moment in times)
+    assert len(set(times)) == len(times)
+    # the first may be a catch-up for several; from then on none is left out
+    assert sorted(times)[1:] == list(range(sorted(times)[1], max(times) + 1, 1000))
+    assert all(r.timestamp_ms >= moment for r, moment in zip(fired, times, strict=True))
+    assert "Cancelled" in history_of(scheduler, request_id)
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        ("invalid-cron", {"cron": "0 0 30 2 *"}),
+        ("invalid-timezone", {"cron": "0 9 * * *", "timezone": "Mars/Olympus_Mons"}),
+    ],
+)
+def test_what_only_the_calendar_can_tell_is_rejected_too(
+    scheduler: RunningScheduler, out: str, code: str, fields: dict[str, str]
+) -> None:
+    request = scheduler.request({"deliver-to": out, **fields})
+    assert scheduler.rejection_of(request).header("x-scheduler-error-code") == code.encode()
+
+
 # Bytes
 
 

@@ -111,6 +111,6 @@ class RunningScheduler:
 
         def there(records: list[Record]) -> bool:
             text = b"".join(record.value or b"" for record in records).decode()
-            return all(f'"{source}"' in text for source in sources)
+            return all(f'{source}"' in text for source in sources)
 
         consume_committed(self.bootstrap_servers, self.topics.history, until=there, timeout=40)

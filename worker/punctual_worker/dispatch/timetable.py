@@ -202,7 +202,7 @@ class PartitionTurn:
         else:
             self._count("replaced")
             self._remove(standing)
-            self._tell("Replaced", standing)
+            self._tell("Replaced", standing, reason=self._by(entry))
             self._arm(entry)
 
     def _cancel(self, entry: Entry, standing: Entry | None) -> None:
@@ -212,8 +212,12 @@ class PartitionTurn:
         else:
             self._count("cancelled")
             self._remove(standing)
-            self._tell("Cancelled", standing)
+            self._tell("Cancelled", standing, reason=self._by(entry))
         self._out.tombstones.append(entry)
+
+    def _by(self, entry: Entry) -> str:
+        source = entries.source_of(entry, self._policy.requests_topic).decode()
+        return f"by {entry.plan.verb.name} {source}"
 
     def _arm(self, entry: Entry) -> None:
         self._tell("Scheduled", entry)
