@@ -6,6 +6,7 @@ import click
 
 from punctual_worker.commands.client import cancel, replace, schedule
 from punctual_worker.commands.console import console
+from punctual_worker.commands.jobs import job
 from punctual_worker.commands.listing import completion, list_pending, show
 from punctual_worker.commands.local import broker, demo, up
 from punctual_worker.commands.parts import dispatcher, intake
@@ -38,7 +39,19 @@ def main() -> None:
     """
 
 
-for command in (up, demo, broker, topics, intake, dispatcher, schedule, replace, cancel, watch):
+for command in (
+    up,
+    demo,
+    broker,
+    topics,
+    intake,
+    dispatcher,
+    schedule,
+    replace,
+    cancel,
+    watch,
+    job,
+):
     main.add_command(command)
 
 for command in (console, list_pending, show, completion):

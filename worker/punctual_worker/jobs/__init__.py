@@ -1,0 +1,1 @@
+"""Batch jobs on Spark: work over everything that is in the topics. Nothing here serves."""
