@@ -16,7 +16,7 @@ from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.metrics import DispatchMetrics
 from punctual_worker.dispatch.partition import Partition
-from punctual_worker.dispatch.store import Store
+from punctual_worker.dispatch.store import Store, now_ms
 from punctual_worker.dispatch.takeover import Restored, Restorer
 from punctual_worker.dispatch.timetable import Outcome, PartitionTurn
 from punctual_worker.dispatch.verdicts import Budget
@@ -38,19 +38,16 @@ _SWEEP_EVERY_MS: Final = 1_000
 _SWEEP_MARGIN_MS: Final = 50
 """No sweeping when something falls due so soon."""
 _TIDY_EVERY_MS: Final = 1_000
-_TOUCH_EVERY_MS: Final = 60_000
 _POSITION_EVERY_MS: Final = 10_000
 """How long a position that moved over our own records alone may stay uncommitted."""
+_CONFIRM_EVERY_MS: Final = 3_600_000
+"""How often an idle owner commits all the same: that shows it still is one, so that its store stays
+trusted and the broker remembers the group."""
 _RETRY_SECONDS: Final = (0.05, 2.0)
 _OVERDUE_MS: Final = 1_000
 _OVERDUE_COUNTED: Final = 10_000
 
 _log = logging.getLogger(__name__)
-
-
-def now_ms() -> int:
-    """This machine's clock."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass
@@ -96,7 +93,6 @@ class Loop:
         self._turns = 0
         self._swept_ms = 0
         self._tidied_ms = 0
-        self._touched_ms = 0
 
     @property
     def readiness(self) -> tuple[bool, str]:
@@ -244,8 +240,10 @@ class Loop:
         before = owned.partition.checkpoint
         if outcome.writes(before):
             return True
-        idle = now - owned.committed_ms > _POSITION_EVERY_MS
-        return idle and outcome.checkpoint.position != before.position
+        idle_ms = now - owned.committed_ms
+        if outcome.checkpoint.position != before.position:
+            return idle_ms > _POSITION_EVERY_MS
+        return idle_ms > _CONFIRM_EVERY_MS and before.position > 0
 
     def _write(self, works: list[Work]) -> bool:
         """Whether the turn stands; if not, nothing has happened and it is tried again."""
@@ -274,6 +272,7 @@ class Loop:
     def _settle(self, work: Work, now: int) -> None:
         owned = self._owned[work.partition]
         outcome = work.outcome
+        owned.store.in_step(now)
         owned.partition.settle(outcome, recorded_ms=now if work.record_checkpoint else None)
         owned.unswept += outcome.fired
         owned.committed_ms = now
@@ -315,6 +314,7 @@ class Loop:
         cursor = restored.partition.checkpoint.cursor
         owned = Owned(restored.partition, restored.store, restored.store.count_up_to(cursor))
         owned.next_due_ms = restored.partition.next_due_ms()
+        owned.committed_ms = now_ms()
         self._owned[number] = owned
         self._parts.metrics.enter(number, "active")
         self._parts.metrics.takeover_seconds.observe(restored.seconds)
@@ -345,6 +345,8 @@ class Loop:
             self._tidied_ms = now
             self._parts.destinations.refresh_if_old()
             self._publish(now)
+            if any(now - o.committed_ms > _CONFIRM_EVERY_MS for o in self._owned.values()):
+                self._more = True
 
     def _busy_within(self, margin_ms: int, now: int) -> bool:
         due = self._next_due_ms()
@@ -375,7 +377,3 @@ class Loop:
                 )
             metrics.overdue.labels(number).set(overdue)
         metrics.next_due.set((self._next_due_ms() or 0) / 1000)
-        if now - self._touched_ms >= _TOUCH_EVERY_MS:
-            self._touched_ms = now
-            for owned in self._owned.values():
-                owned.store.touch()

@@ -15,8 +15,9 @@ from prometheus_client import CollectorRegistry
 
 from punctual_worker.dispatch.destinations import Destinations
 from punctual_worker.dispatch.group import Group
-from punctual_worker.dispatch.loop import Loop, Parts, now_ms
+from punctual_worker.dispatch.loop import Loop, Parts
 from punctual_worker.dispatch.metrics import DispatchMetrics
+from punctual_worker.dispatch.store import now_ms
 from punctual_worker.dispatch.takeover import LogLocation, Restorer
 from punctual_worker.dispatch.timetable import Policy
 from punctual_worker.dispatch.writing import (
@@ -35,6 +36,8 @@ from punctual_worker.topics.plan import TopicState
 
 _ASK_SECONDS: Final = 10
 _PAUSE_SECONDS: Final = (0.2, 5.0)
+_SHORT_LAG_MS: Final = 600_000
+_CLOCK_MARGIN_MS: Final = 300_000
 _log = logging.getLogger(__name__)
 
 
@@ -128,7 +131,7 @@ class Dispatcher:
             history=settings.history,
             attempts=settings.delivery_attempts,
             backoff_ms=settings.retry_backoff_ms,
-            compaction_lag_ms=_milliseconds(actions, "min.compaction.lag.ms"),
+            compaction_lag_ms=_safe_lag_ms(_milliseconds(actions, "min.compaction.lag.ms")),
         )
         location = LogLocation(
             topic=topics.actions,
@@ -217,3 +220,14 @@ def _instance(directory: Path) -> str:
 
 def _milliseconds(state: TopicState, key: str) -> int:
     return int(state.config.get(key) or 0)
+
+
+def _safe_lag_ms(lag_ms: int) -> int:
+    """A little less than the broker's, because clocks differ; what lies between is delivered."""
+    if lag_ms < _SHORT_LAG_MS:
+        _log.warning(
+            "min.compaction.lag.ms of the actions topic is %d: what intake repeats after so"
+            " short a time cannot be told from new requests and is delivered again",
+            lag_ms,
+        )
+    return lag_ms - min(lag_ms // 10, _CLOCK_MARGIN_MS)

@@ -50,7 +50,8 @@ class Store:
     """A `Table` on disk."""
 
     def __init__(self, path: Path, *, memory: StoreMemory, topic_id: str, max_age_ms: int) -> None:
-        """Open what is there if it is of this topic and younger than `max_age_ms`; else empty.
+        """Open what is there if it is of this topic and was in step with the log less than
+        `max_age_ms` ago; else empty.
 
         Older than the tombstones' retention it could hold rows whose removal the log no longer
         shows.
@@ -65,7 +66,8 @@ class Store:
         self._sweep_from = b""
         self.position = 0
         self.rows = 0
-        self._load(max_age_ms)
+        self._in_step_ms = now_ms()
+        self._load(max_age_ms, now_ms())
 
     # the Table protocol
 
@@ -142,6 +144,7 @@ class Store:
         self._sweep_from = b""
         self.position = 0
         self.rows = 0
+        self._in_step_ms = now_ms()
 
     # beyond it
 
@@ -167,8 +170,12 @@ class Store:
         """Nothing fired is left up to here: sweeping need not step over what it deleted."""
         self._sweep_from = order
 
-    def touch(self) -> None:
-        """Say that the store is still in step with the log."""
+    def in_step(self, as_of_ms: int) -> None:
+        """The rows reflect the whole log as of this moment: known to be so when a take-over is
+        complete, and when a turn was committed; the moment is when that began. Not at any other
+        time: a process that slept through its partition's loss would call an old store fresh.
+        """
+        self._in_step_ms = as_of_ms
         self._db.put(_META, self._meta(), self._no_wal)
 
     def close(self) -> None:
@@ -214,17 +221,17 @@ class Store:
         options.set_block_based_table_factory(blocks)
         return options
 
-    def _load(self, max_age_ms: int) -> None:
+    def _load(self, max_age_ms: int, now: int) -> None:
         packed = self._db.get(_META)
         if packed is None:
             return
         meta = ormsgpack.unpackb(packed)
-        age_ms = _now_ms() - meta["written_ms"]
-        if meta["topic_id"] != self._topic_id or not 0 <= age_ms <= max_age_ms:
+        if meta["topic_id"] != self._topic_id or not 0 <= now - meta["in_step_ms"] <= max_age_ms:
             _log.info("local store %s is of another topic or too old: built anew", self._path)
             self.clear()
             return
         self.position, self.rows = meta["position"], meta["rows"]
+        self._in_step_ms = meta["in_step_ms"]
 
     def _meta(self) -> bytes:
         return ormsgpack.packb(
@@ -232,10 +239,11 @@ class Store:
                 "topic_id": self._topic_id,
                 "position": self.position,
                 "rows": self.rows,
-                "written_ms": _now_ms(),
+                "in_step_ms": self._in_step_ms,
             }
         )
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """This machine's clock."""
     return time.time_ns() // 1_000_000

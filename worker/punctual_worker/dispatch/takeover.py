@@ -28,7 +28,7 @@ from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.group import log_record
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import TakeOver
-from punctual_worker.dispatch.store import Store, StoreMemory
+from punctual_worker.dispatch.store import Store, StoreMemory, now_ms
 from punctual_worker.dispatch.timetable import Policy
 from punctual_worker.dispatch.writing import fence
 
@@ -129,7 +129,7 @@ class Restorer:
                 tickets = {n: t for n, t in tickets.items() if self._tickets.get(n) is t}
 
     def _restore(self, tickets: dict[int, object]) -> None:
-        began = time.monotonic()
+        began, began_ms = time.monotonic(), now_ms()
         committed = self._committed(list(tickets))
         stores: dict[int, Store] = {}
         open_takeovers: dict[int, TakeOver] = {}
@@ -157,6 +157,7 @@ class Restorer:
                     if takeover.checkpoint is None and error is None:
                         continue
                     del open_takeovers[number]
+                    stores[number].in_step(began_ms)
                     self._report(
                         number,
                         tickets[number],
