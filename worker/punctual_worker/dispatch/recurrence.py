@@ -46,15 +46,15 @@ def next_fire(plan: Plan, after_ms: int) -> int:
 
 
 def fire_after(plan: Plan, fired_ms: int, now_ms: int) -> int:
-    """The fire that follows one that was handled now: by the misfire rule, if it is overdue too."""
-    following = next_fire(plan, fired_ms)
-    if following <= now_ms and plan.misfire != "all":
-        return next_fire(plan, now_ms)
-    return following
+    """The fire that follows one that was handled now: the next one, or with a misfire rule other
+    than `all` the next one that is not missed. `now_ms` is without the schedule's spread."""
+    if plan.misfire == "all":
+        return next_fire(plan, fired_ms)
+    return next_fire(plan, max(fired_ms, now_ms - MISSED_AFTER_MS - 1))
 
 
 def is_skipped(plan: Plan, now_ms: int) -> bool:
-    """Whether a fire that comes so late is left out."""
+    """Whether a fire that comes so late is left out. `now_ms` is without the schedule's spread."""
     return plan.misfire == "skip" and now_ms - plan.wanted_ms > MISSED_AFTER_MS
 
 

@@ -251,7 +251,7 @@ class PartitionTurn:
         if plan.expires_ms is not None and self._now_ms > plan.expires_ms:
             self._expire(entry, plan.expires_ms)
             return
-        if plan.cron and recurrence.is_skipped(plan, self._now_ms):
+        if plan.cron and recurrence.is_skipped(plan, self._unspread_ms(entry)):
             self._count("skipped")
         elif verdict.judgement is Judgement.DEFER:
             if self._retry(entry, verdict):
@@ -265,7 +265,12 @@ class PartitionTurn:
             )
             self._tell("Delivered", entry)
         if plan.cron:
-            self._await_fire(entry, recurrence.fire_after(plan, plan.wanted_ms, self._now_ms))
+            now_ms = self._unspread_ms(entry)
+            self._await_fire(entry, recurrence.fire_after(plan, plan.wanted_ms, now_ms))
+
+    def _unspread_ms(self, entry: Entry) -> int:
+        """Now, by the fires as the expression has them: a fire is not late by its own spread."""
+        return self._now_ms - entries.recurring_spread_ms(entry)
 
     def _expire(self, entry: Entry, expires_ms: int) -> None:
         self._count("expired")
