@@ -14,8 +14,10 @@ from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch.entries import Entry, base_key
 from punctual_worker.dispatch.verdicts import Judgement, Verdict
 
-_LIST_AGAIN_MS: Final = 1_000
-"""Least time between two listings that somebody waits for."""
+_LIST_AGAIN_MS: Final = 50
+"""Least time between two listings that somebody waits for, ..."""
+_LISTING_SHARE: Final = 20
+"""... and one part in so many of all time is spent on them, however large the cluster."""
 _LISTING_AGE_MS: Final = 30_000
 """Most time before a deleted topic is noticed without a delivery having to fail."""
 _FIRST_PAUSE_MS: Final = 1_000
@@ -57,6 +59,7 @@ class Destinations:
         self._clock_ms = clock_ms
         self._known: Mapping[str, int] = {}
         self._listed_ms = -_LISTING_AGE_MS
+        self._list_again_ms = _LIST_AGAIN_MS
         self._failing: dict[str, _Failing] = {}
         self._failed_messages: dict[bytes, Fault] = {}
         self._suspects: dict[bytes, None] = {}
@@ -129,11 +132,13 @@ class Destinations:
         return count
 
     def _listed_lately(self) -> bool:
-        return 0 <= self._clock_ms() - self._listed_ms < _LIST_AGAIN_MS
+        return 0 <= self._clock_ms() - self._listed_ms < self._list_again_ms
 
     def _list(self) -> None:
+        began_ms = self._clock_ms()
         self._known = self._list_partitions()
         self._listed_ms = self._clock_ms()
+        self._list_again_ms = max(_LIST_AGAIN_MS, (self._listed_ms - began_ms) * _LISTING_SHARE)
 
 
 def _bounded(remembered: dict[bytes, V]) -> dict[bytes, V]:

@@ -82,6 +82,10 @@ class Restorer:
         self._orders: queue.SimpleQueue[dict[int, object] | None] = queue.SimpleQueue()
         self._tickets: dict[int, object] = {}
         self._admin = AdminClient(config, logger=_log)
+        self._patient = self._consumer("read_committed")
+        """Asks for offsets, waiting for open transactions; kept, because connecting takes time."""
+        self._impatient = self._consumer("read_uncommitted")
+        self._connected = False
         self._thread = threading.Thread(target=self._work, name="take-over", daemon=True)
         self._thread.start()
 
@@ -112,6 +116,8 @@ class Restorer:
         self._tickets.clear()
         self._orders.put(None)
         self._thread.join()
+        self._patient.close()
+        self._impatient.close()
         while not self.results.empty():
             restored = self.results.get()
             if restored.store is not None:
@@ -126,6 +132,9 @@ class Restorer:
                 except KafkaException as error:
                     _log.warning("taking over %s, trying again: %s", sorted(tickets), error)
                     time.sleep(0.2)
+                    # After a leader has changed, the client goes on asking with the epoch it
+                    # knows, and is refused, until its metadata is old: minutes. A new one asks.
+                    self._admin = AdminClient(self._config, logger=_log)
                 tickets = {n: t for n, t in tickets.items() if self._tickets.get(n) is t}
 
     def _restore(self, tickets: dict[int, object]) -> None:
@@ -202,19 +211,17 @@ class Restorer:
 
     def _committed(self, numbers: list[int]) -> dict[int, Checkpoint | None]:
         """Committed checkpoints, once no transaction that could change them is open."""
-        consumer = self._consumer("read_committed")
+        before = self._ask_committed(self._impatient, numbers, seconds=_ASK_SECONDS)
+        grace = _GRACE_SECONDS if self._connected else _GRACE_SECONDS + _CONNECT_SECONDS
         try:
-            return self._ask_committed(consumer, numbers, seconds=_GRACE_SECONDS + _CONNECT_SECONDS)
+            stable = self._ask_committed(self._patient, numbers, seconds=grace)
+            self._connected = True
+            return stable
         except KafkaException:
             # A transaction of a vanished owner holds them up: what was committed before it says
             # who that is.
-            unstable = self._consumer("read_uncommitted")
-            before = self._ask_committed(unstable, numbers, seconds=_ASK_SECONDS)
-            unstable.close()
             self._fence(known.writer for known in before.values() if known is not None)
-            return self._ask_committed(consumer, numbers, seconds=_ASK_SECONDS)
-        finally:
-            consumer.close()
+            return self._ask_committed(self._patient, numbers, seconds=_ASK_SECONDS)
 
     def _ask_committed(
         self, consumer: Consumer, numbers: list[int], *, seconds: float
