@@ -7,6 +7,7 @@ import click
 
 from punctual_worker.commands.options import (
     CONNECTION,
+    CONSOLE,
     DISPATCHER,
     INTAKE,
     SERVING,
@@ -61,7 +62,7 @@ def broker(
 
 
 @click.command()
-@with_settings(*CONNECTION, *SERVING, *TOPICS, *INTAKE, *DISPATCHER)
+@with_settings(*CONNECTION, *SERVING, *TOPICS, *INTAKE, *DISPATCHER, *CONSOLE)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -87,6 +88,7 @@ def up(settings: Settings, *, port: int) -> None:
     def on_ready() -> None:
         names = settings.topics
         screen.say(f"requests go to {names.requests}, rejections come to {names.rejections}")
+        screen.say(f"console on {stack.console_url}")
         screen.say(f"health and metrics of all parts on {stack.url}")
         screen.say("ready")
 

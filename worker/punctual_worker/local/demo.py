@@ -237,6 +237,7 @@ def _text_headers(message: Message) -> dict[str, str]:
 
 def _say_what_next(stack: Stack, screen: Screen) -> None:
     servers, data_dir = stack.settings.bootstrap_servers, stack.settings.data_dir
+    screen.say(f"console on {stack.console_url}")
     screen.say(f"health and metrics of all parts on {stack.url}; data in {data_dir}")
     screen.say("it stays up until Ctrl-C; in another terminal, for example:")
     screen.say(f"  export PUNCTUAL_BOOTSTRAP_SERVERS={servers} PUNCTUAL_APP_ID={_APP_ID}")

@@ -22,18 +22,28 @@ _SETTLED_SECONDS: Final = 60.0
 """A part that lived this long starts anew without a grudge."""
 _PROBE_TIMEOUT_SECONDS: Final = 2.0
 _LOOPBACK: Final = "127.0.0.1"
+_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 the user's choice; we ask ourselves on loopback
 
 
 class Part:
     """One command of this same program, with settings handed over unseen by the process list."""
 
-    def __init__(self, name: str, settings: Settings, *, log_dir: Path) -> None:
-        """Nothing is started yet."""
+    def __init__(
+        self,
+        name: str,
+        settings: Settings,
+        *,
+        log_dir: Path,
+        host: str = _LOOPBACK,
+        port: int = 0,
+    ) -> None:
+        """Nothing is started yet. A free port is taken for 0, and kept over restarts."""
         self.name = name
+        self._host = host
         self.log_file = log_dir / f"{name}.log"
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
+        self._port = port
         self._started_at = 0.0
         self._backoff = _BACKOFF_SECONDS[0]
         self._restart_at: float | None = None
@@ -41,7 +51,8 @@ class Part:
     @property
     def url(self) -> str:
         """Where its metrics and health are."""
-        return f"http://{_LOOPBACK}:{self._port}"
+        host = _LOOPBACK if self._host in _ANY else self._host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._port}"
 
     @property
     def pid(self) -> int | None:
@@ -51,7 +62,7 @@ class Part:
 
     def start(self) -> None:
         """Start the process; its output goes to the log file."""
-        self._port = claim_port(_LOOPBACK, 0)
+        self._port = self._port or claim_port(self._host, 0)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile() as config, self.log_file.open("ab") as log:
             config.write(_as_config(self._settings))
@@ -61,7 +72,7 @@ class Part:
                 [
                     *(sys.executable, "-m", "punctual_worker.cli", self.name),
                     *("--config", f"/dev/fd/{config.fileno()}"),
-                    *("--http-host", _LOOPBACK, "--http-port", str(self._port)),
+                    *("--http-host", self._host, "--http-port", str(self._port)),
                 ],
                 output=log,
                 environment=_without_settings(dict(os.environ)),
@@ -135,7 +146,9 @@ class Part:
 
 def _as_config(settings: Settings) -> bytes:
     """The settings as a config file (JSON is YAML), secrets included: it has no name on disk."""
-    content = settings.model_dump(mode="json", exclude={"kafka"})
+    content = settings.model_dump(mode="json", exclude={"kafka", "console_token"})
+    if settings.console_token is not None:
+        content["console_token"] = settings.console_token.get_secret_value()
     return json.dumps({**content, "kafka": revealed_properties(settings)}).encode()
 
 

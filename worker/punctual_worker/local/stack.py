@@ -1,7 +1,7 @@
 """`punctual up`: broker, topics and all parts on this machine, as one thing that starts and ends.
 
-The parts are processes of their own, as on a cluster: one that dies takes no other with it. Until
-there is a console, the address given for it serves the health and metrics of all parts.
+The parts are processes of their own, as on a cluster: one that dies takes no other with it. The
+console has the address that was given; health and metrics of all parts have one of their own.
 """
 
 import threading
@@ -20,10 +20,11 @@ from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.local.broker import EmbeddedBroker
 from punctual_worker.local.merged_metrics import MergedMetrics
 from punctual_worker.local.parts import Part
+from punctual_worker.local.ports import claim_port
 from punctual_worker.settings import Settings
 from punctual_worker.topics.admin import TopicAdmin, TopicResult
 
-PART_NAMES: Final = ("intake", "dispatcher")
+PART_NAMES: Final = ("intake", "dispatcher", "console")
 _TEND_SECONDS: Final = 0.2
 _STOP_TIMEOUT_SECONDS: Final = 20.0
 
@@ -59,6 +60,11 @@ class Stack:
         return self._parts
 
     @property
+    def console_url(self) -> str:
+        """Where the web page and the API are, once started."""
+        return next((part.url for part in self._parts if part.name == "console"), "")
+
+    @property
     def url(self) -> str:
         """Where health and metrics of all parts are served."""
         return self._front.url if self._front else ""
@@ -67,6 +73,7 @@ class Stack:
         """Start all; readiness comes later. What was started is stopped again if this fails."""
         with ExitStack() as undo:
             undo.callback(self.stop)
+            port = self._console_port()
             self._serve_front()
             if self.broker is not None:
                 self._exit.callback(self.broker.stop)
@@ -80,10 +87,7 @@ class Stack:
             self._make_topics(say)
             self._exit.callback(self._stop_parts)
             for name in PART_NAMES:
-                part = Part(name, self.settings, log_dir=self.log_dir)
-                part.start()
-                self._parts.append(part)
-                say(f"{name} started, log in {part.log_file}")
+                self._start_part(name, port, say)
             undo.pop_all()
 
     def stop(self) -> None:
@@ -107,13 +111,37 @@ class Stack:
         waiting = [f"{name}: {reason}" for name, ready, reason in answers if not ready]
         return not waiting, "; ".join(waiting) or "ready"
 
+    def _start_part(self, name: str, console_port: int, say: Say) -> None:
+        if name == "console":
+            known = tuple(f"{part.name}={part.url}" for part in self._parts)
+            settings = self.settings.model_copy(update={"console_parts": known})
+            host = self.settings.http_host
+            part = Part(name, settings, log_dir=self.log_dir, host=host, port=console_port)
+        else:
+            part = Part(name, self.settings, log_dir=self.log_dir)
+        part.start()
+        self._parts.append(part)
+        say(f"{name} started, log in {part.log_file}")
+
+    def _console_port(self) -> int:
+        """Looked at first, so that a port in use is told before anything is started."""
+        host, port = self.settings.http_host, self.settings.http_port
+        try:
+            return claim_port(host, port)
+        except (OSError, OverflowError) as error:
+            raise StackError(
+                f"The console cannot be served on {host}:{port} "
+                f"({getattr(error, 'strerror', None) or error}): choose another --http-port "
+                "(0 takes a free one) or --http-host."
+            ) from error
+
     def _serve_front(self) -> None:
         registry = CollectorRegistry()
         registry.register(MergedMetrics(self._parts))
         self._front = HealthServer(
             registry,
             host=self.settings.http_host,
-            port=self.settings.http_port,
+            port=claim_port(self.settings.http_host, 0),
             ready=self.readiness,
         )
         self._exit.enter_context(self._front)
