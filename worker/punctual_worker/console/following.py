@@ -108,6 +108,11 @@ class Follower:
         """Whether the thread is there at all."""
         return self._thread is not None and self._thread.is_alive()
 
+    def has_read(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether there can be such a record: asking Kafka for another would be a long wait."""
+        progress = self._progress.get((topic, partition))
+        return progress is not None and offset < progress.position
+
     def lag(self) -> Lag:
         """How far behind, now."""
         behind = [p for p in list(self._progress.values()) if not p.at_end]

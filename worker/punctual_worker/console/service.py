@@ -116,7 +116,10 @@ class Console:
 
     def rejection(self, partition: int, offset: int) -> tuple[RejectionRow, Record]:
         """One rejection with its content from the log."""
-        record = self.records.read(self.settings.topics.rejections, partition, offset)
+        topic = self.settings.topics.rejections
+        if not self.follower.has_read(topic, partition, offset):
+            raise NotFoundError("There is no such rejection.")
+        record = self.records.read(topic, partition, offset)
         row = read_rejection(partition, offset, self.now_ms(), record.value, record.headers)
         return row, record
 
