@@ -113,7 +113,12 @@ def same_request(one: Entry, other: Entry) -> bool:
     """Whether two requests ask for the same: then the second is a producer's retry."""
     mine, yours = one.plan, other.plan
     return (
-        (mine.cron != "" or mine.wanted_ms == yours.wanted_ms)
+        (
+            # Recurring ones have no one time that would tell that their spread differs.
+            recurring_spread_ms(one) == recurring_spread_ms(other)
+            if mine.cron
+            else mine.wanted_ms == yours.wanted_ms
+        )
         and mine.cron == yours.cron
         and mine.timezone == yours.timezone
         and mine.misfire == yours.misfire
