@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup lint test demo clean
+.PHONY: setup lint test chaos demo clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -29,6 +29,9 @@ lint: $(STAMP)
 
 test: setup lint
 	@$(BIN)/pytest $(ARGS)
+
+chaos: setup
+	@$(BIN)/python tests/chaos/run.py --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
 
 demo: setup
 	@$(BIN)/punctual demo $(if $(ONCE),--once)

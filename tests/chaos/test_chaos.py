@@ -1,0 +1,16 @@
+"""The short form of `make chaos`: every kind of fault once, then every message accounted for."""
+
+from pathlib import Path
+
+import pytest
+from chaos.run import run, table
+
+
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_twice_or_early_whatever_is_killed(tmp_path: Path) -> None:
+    result = run(tmp_path, seed=1, seconds=0)
+    print(table(result))
+    assert result.ok, table(result)
+    assert len({fault.kind for fault in result.faults}) == 7
+    assert not result.ended_by_themselves
+    assert len(result.requests) > 500
