@@ -14,6 +14,9 @@ from punctual_worker.contract.actions import NATIVE_SOURCE, PLAN_FIELDS
 from punctual_worker.dispatch.restoring import TOMBSTONE_DUE
 
 COORDINATES: Final = ("tag", "partition", "offset")
+CANCEL_APPLIED: Final = "CancelApplied"
+"""Not an event of its own: history tells it of the schedule that was cancelled."""
+_BY_CANCEL: Final = "by CANCEL "
 _ACTION_KEY: Final = r"\A[0-9a-f]{1,8}/[0-9]{1,10}/[0-9]{1,19}(?:#[0-9]{1,9})?\z"
 
 
@@ -84,14 +87,28 @@ def rejection_facts(records: DataFrame, *, requests_topic: str) -> DataFrame:
 
 
 def event_facts(records: DataFrame, *, requests_topic: str) -> DataFrame:
-    """What history tells of each request."""
+    """What history tells of each request, and of the CANCEL that it names as the cause."""
     told = sf.col("value").cast("string")
-    source = sf.get_json_object(told, "$.source")
-    return _with_coordinates(
-        records,
-        source,
-        requests_topic,
+    reason = sf.get_json_object(told, "$.reason")
+    own = sf.struct(
+        sf.get_json_object(told, "$.source").alias("source"),
         sf.get_json_object(told, "$.event").alias("event"),
+    )
+    by_cancel = sf.when(
+        reason.startswith(_BY_CANCEL),
+        sf.struct(
+            sf.substring(reason, len(_BY_CANCEL) + 1, 1_000).alias("source"),
+            sf.lit(CANCEL_APPLIED).alias("event"),
+        ),
+    )
+    each = records.select(
+        sf.explode(sf.array_compact(sf.array(own, by_cancel))).alias("told"), "timestamp"
+    )
+    return _with_coordinates(
+        each,
+        sf.col("told.source"),
+        requests_topic,
+        sf.col("told.event").alias("event"),
         sf.unix_millis("timestamp").alias("told_ms"),
     )
 

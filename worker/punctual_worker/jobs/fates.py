@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as sf
 
 from punctual_worker.contract.actions import NATIVE_SOURCE, Verb
+from punctual_worker.jobs.evidence import CANCEL_APPLIED
 
 
 class Fate(StrEnum):
@@ -208,6 +209,7 @@ def _fate(known: Knowledge) -> Column:
         (codes.contains("expired") | _told("Expired"), Fate.EXPIRED),
         ((sf.size("codes") > 0) | _told("Rejected"), Fate.REJECTED),
         (_told("CancelMissed"), Fate.CANCEL_MISSED),
+        (_told(CANCEL_APPLIED), Fate.CANCEL_APPLIED),
         (_told("Cancelled"), Fate.CANCELLED),
         (_told("Replaced"), Fate.REPLACED),
         (_told("Unchanged"), Fate.UNCHANGED),
