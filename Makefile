@@ -7,11 +7,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup lint test chaos demo clean
+.PHONY: setup chromium lint test chaos demo clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
 	@$(BIN)/python -m punctual_worker.local.jars
+	@$(MAKE) chromium
+
+# The pages' tests need a browser: installed if we may, else those tests are skipped and say why.
+chromium:
+	@if ! { command -v chromium && command -v chromedriver; } >/dev/null; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    echo "installing chromium"; \
+	    { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; } >/dev/null 2>&1 \
+	      || echo "chromium cannot be installed: tests of the pages will be skipped"; \
+	  else echo "no chromium and chromedriver: tests of the pages will be skipped"; fi; fi
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python was not found: install Python 3.11 or 3.12."; exit 2; }
