@@ -217,17 +217,17 @@ def test_without_any_checkpoint_a_served_log_is_not_guessed_at(
 def test_at_least_once_delivers_without_transactions(
     log: ActionLog, destination: str, new_dispatcher: NewDispatcher
 ) -> None:
-    new_dispatcher(guarantee="at-least-once").start()
+    dispatcher = new_dispatcher(guarantee="at-least-once").start()
+    log.add(to=destination, due_ms=now_ms() + 3_600_000, request_id="far")
+    log.cancel("far")
+    eventually(lambda: dispatcher.metric("punctual_cancelled_total") == 1)
     due = now_ms() + 500
-    log.write(
-        *(
-            log.record(to=destination, due_ms=due + i, value=b"%d" % i, request_id=f"i{i}")
-            for i in range(50)
-        )
+    log.write(*(log.record(to=destination, due_ms=due + i, value=b"%d" % i) for i in range(50)))
+    delivered = consume_committed(log.bootstrap_servers, destination, 50, settle=0.5)
+    assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(50))
+    assert dispatcher.metric("punctual_pending") == 0 or eventually(
+        lambda: dispatcher.metric("punctual_pending") == 0
     )
-    log.cancel("i49")
-    delivered = consume_committed(log.bootstrap_servers, destination, 49, settle=0.5)
-    assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(49))
 
 
 def test_a_forbidden_destination_is_rejected_and_the_rest_arrives(
