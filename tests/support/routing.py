@@ -1,10 +1,12 @@
 """Runs requests through the real intake expressions on a static DataFrame."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from punctual_worker.contract import headers as names
 from punctual_worker.intake import pipeline
+from punctual_worker.intake.replays import Rejected
 from punctual_worker.intake.rules import Rules, rules_from
 from punctual_worker.settings import Settings
 from pyspark.sql import SparkSession
@@ -60,8 +62,13 @@ def rules(*, rejections_need_keys: bool = True, **settings: object) -> Rules:
     )
 
 
-def route(spark: SparkSession, requests: list[Request], rules: Rules) -> list[Routed]:
-    """One output record per request, in the order of the requests."""
+def route(
+    spark: SparkSession,
+    requests: list[Request],
+    rules: Rules,
+    already: Mapping[int, Rejected] | None = None,
+) -> list[Routed]:
+    """One output record per request (but for those rejected `already`), in their order."""
     rows = [
         (
             REQUESTS,
@@ -75,7 +82,7 @@ def route(spark: SparkSession, requests: list[Request], rules: Rules) -> list[Ro
         )
         for request in requests
     ]
-    out = pipeline.route(spark.createDataFrame(rows, SCHEMA), rules).collect()
+    out = pipeline.route(spark.createDataFrame(rows, SCHEMA), rules, already=already).collect()
     return [
         Routed(
             row["topic"],

@@ -1,4 +1,8 @@
-"""Spark's checkpoint directory: a cache. One that does not fit, or does not work, is put aside."""
+"""Spark's checkpoint directory: a cache. One that does not fit, or does not work, is put aside.
+
+Where the group's offsets tell the place, they count and the directory is begun anew: there is one
+truth, also for a directory that was left behind on another machine or came from a backup.
+"""
 
 import json
 import logging
@@ -14,24 +18,27 @@ _MARKER: Final = "made-for.json"
 class Checkpoints:
     """The directory for one app id, with a note of what it was made for."""
 
-    def __init__(self, directory: Path, *, made_for: dict[str, str]) -> None:
-        """`made_for`: whatever must be the same for the directory to be of use."""
+    def __init__(self, directory: Path) -> None:
+        """Nothing is looked at yet."""
         self._directory = directory
-        self._made_for = made_for
         self.path = directory / "checkpoint"
 
-    def prepare(self) -> None:
-        """See to it that what is there, if anything, is for this topic and this mode."""
+    def prepare(self, made_for: dict[str, str]) -> None:
+        """`made_for`: whatever must be the same for what is there, if anything, to be of use."""
         self._directory.mkdir(parents=True, exist_ok=True)
         marker = self._directory / _MARKER
-        if self.path.exists() and _read(marker) != self._made_for:
+        if self.path.exists() and _read(marker) != made_for:
             self.put_aside("it is for another topic or mode")
-        marker.write_text(json.dumps(self._made_for))
+        marker.write_text(json.dumps(made_for))
 
     @property
     def exists(self) -> bool:
         """Whether Spark would go on from it."""
         return self.path.exists()
+
+    def begin_anew(self) -> None:
+        """Spark is not to go on from it."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def put_aside(self, reason: str) -> None:
         """Keep it for a look, out of the way; only the last one is kept."""

@@ -4,6 +4,7 @@ import logging
 import signal
 import threading
 import time
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -17,15 +18,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from punctual_worker.errors import PunctualError
 from punctual_worker.health import HealthServer
 from punctual_worker.intake.checkpoints import Checkpoints
-from punctual_worker.intake.offsets import GroupOffsets
-from punctual_worker.intake.progress import (
-    BatchProgress,
-    IntakeMetrics,
-    RejectionCounter,
-    live_lags,
-)
+from punctual_worker.intake.clients import SparkClients
+from punctual_worker.intake.offsets import GroupOffsets, Place
+from punctual_worker.intake.progress import BatchProgress, IntakeMetrics, RejectionCounter
+from punctual_worker.intake.replays import Rejected, rejected_since
 from punctual_worker.intake.rules import Rules, rules_from
-from punctual_worker.intake.session import intake_dir, is_stopped, start_session
+from punctual_worker.intake.session import intake_dir, is_local, is_stopped, start_session
 from punctual_worker.intake.stream import start_query
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.local.jars import jar_paths
@@ -37,6 +35,7 @@ _LOOK_SECONDS: Final = 0.2
 _LAG_SECONDS: Final = 5.0
 _PAUSE_SECONDS: Final = (1.0, 30.0)
 _ASK_SECONDS: Final = 10.0
+_SEND_SECONDS: Final = 60.0
 _REASON_CHARS: Final = 500
 _log = logging.getLogger(__name__)
 
@@ -109,17 +108,14 @@ class Intake:
         self._rules = rules_of(settings, topics)
         self._partitions = topics[settings.topics.requests].partitions
         self._rejection_partitions = topics[settings.topics.rejections].partitions
-        self._checkpoints = Checkpoints(
-            intake_dir(settings),
-            made_for={"topic": _topic_id(settings), "mode": settings.intake_mode},
-        )
+        self._checkpoints = Checkpoints(intake_dir(settings))
         self.registry = CollectorRegistry()
         self._metrics = IntakeMetrics(self.registry)
         self._trouble = "starting"
         self._failures_in_a_row = 0
 
     def readiness(self) -> tuple[bool, str]:
-        """Ready while the query runs."""
+        """Ready while a query runs whose tasks have all asked the broker for requests."""
         return (False, self._trouble) if self._trouble else (True, "ok")
 
     def serve(self, spark: SparkSession, stop: threading.Event) -> int:
@@ -156,73 +152,103 @@ class Intake:
         stop.wait(pause)
 
     def _live(self, spark: SparkSession, stop: threading.Event) -> None:
-        offsets = GroupOffsets(self._settings, self._partitions)
+        """One life of the query, from where the group stands to its end."""
+        topic_id = _topic_id(self._settings)
+        offsets = GroupOffsets(
+            self._settings,
+            topic_id=topic_id,
+            partitions=self._partitions,
+            rejection_partitions=self._rejection_partitions,
+        )
+        clients = SparkClients(spark, self._settings)
         try:
-            self._checkpoints.prepare()
-            starting = {} if self._checkpoints.exists else offsets.start()
-            if starting:
-                _log.info("beginning at the group's offsets: %s", starting)
+            self._checkpoints.prepare({"topic": topic_id, "mode": self._settings.intake_mode})
+            if not clients.wait_until_sent(patience=_SEND_SECONDS):
+                raise QueryEndedError("Kafka does not take what the last query has to write")
+            place, rejected = self._place(offsets)
+            others = clients.consumer_ids()
             query = start_query(
                 spark,
                 self._settings,
                 rules=self._rules,
-                starting_offsets=starting or dict.fromkeys(range(self._partitions), -2),
+                starting_offsets=place.requests,
+                already=rejected,
                 checkpoint=self._checkpoints.path,
             )
+            progress = BatchProgress(query, offsets, self._metrics, place=place, already=rejected)
             try:
-                self._follow(spark, query, offsets, stop)
+                self._follow(_Life(spark, query, progress, offsets, clients, others), stop)
             finally:
                 query.stop()
         finally:
             offsets.close()
 
-    def _follow(
-        self,
-        spark: SparkSession,
-        query: StreamingQuery,
-        offsets: GroupOffsets,
-        stop: threading.Event,
-    ) -> None:
-        progress = BatchProgress(query, offsets, self._metrics)
+    def _place(self, offsets: GroupOffsets) -> tuple[Place, dict[int, Rejected]]:
+        """Where to begin, and what from there on has been rejected before."""
+        if place := offsets.place():
+            _log.info("beginning at the group's offsets: %s", place.requests)
+            self._checkpoints.begin_anew()
+            return place, rejected_since(self._settings, place)
+        if self._checkpoints.exists:
+            _log.warning(
+                "the group has no offsets, so the checkpoint counts: what was rejected since may "
+                "be rejected a second time"
+            )
+            return Place({}, offsets.rejection_ends()), {}
+        return offsets.first_place(), {}
+
+    def _follow(self, life: "_Life", stop: threading.Event) -> None:
         next_lag = 0.0
         while not stop.wait(_LOOK_SECONDS):
-            ended_one = progress.update()
-            if not query.isActive:
-                raise QueryEndedError(_reason(query))
+            ended_one = life.progress.update()
+            if not life.query.isActive:
+                raise QueryEndedError(_reason(life.query))
             if ended_one:
                 self._failures_in_a_row = 0
-            if self._trouble and (ended_one or self._all_tasks_run(spark, query)):
+            if self._trouble and (ended_one or self._serves(life)):
                 _log.info("taking requests in")
                 self._trouble = ""
             if not self._trouble and time.monotonic() > next_lag:
-                self._measure_lag(spark, progress, offsets)
+                self._measure_lag(life)
                 next_lag = time.monotonic() + _LAG_SECONDS
-        progress.update()
+        life.progress.update()
 
-    def _all_tasks_run(self, spark: SparkSession, query: StreamingQuery) -> bool:
+    def _serves(self, life: "_Life") -> bool:
+        """Whether a request would be taken in at once."""
         if self._settings.intake_mode == "micro-batch":
-            return "Waiting" in query.status["message"]
-        tracker = spark.sparkContext.statusTracker()
+            return "Waiting" in life.query.status["message"]
+        if is_local(self._settings):
+            return len(life.lags()) == self._partitions
+        tracker = life.spark.sparkContext.statusTracker()
         stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
         return any(stage and stage.numActiveTasks >= self._partitions for stage in stages)
 
-    def _measure_lag(
-        self, spark: SparkSession, progress: BatchProgress, offsets: GroupOffsets
-    ) -> None:
+    def _measure_lag(self, life: "_Life") -> None:
         try:
-            ends = offsets.ends()
-            base = progress.taken_in or {n: max(at, 0) for n, at in offsets.start().items()}
+            ends = life.offsets.ends()
         except KafkaException as error:
             _log.warning("the lag cannot be measured: %s", error)
             return
-        try:
-            live = live_lags(spark, self._settings)
-        except Py4JJavaError as error:  # a consumer may close between being found and being asked
-            _log.debug("no live lag: %s", error.java_exception)
-            live = {}
+        live = life.lags()
         for number, end in ends.items():
-            behind = live.get(number, max(end - base.get(number, 0), 0))
+            behind = live.get(number, max(end - life.progress.taken_in.get(number, 0), 0))
             self._metrics.lag.labels(str(number)).set(behind)
+
+
+@dataclass(frozen=True)
+class _Life:
+    """A running query and what there is to follow it by."""
+
+    spark: SparkSession
+    query: StreamingQuery
+    progress: BatchProgress
+    offsets: GroupOffsets
+    clients: SparkClients
+    others: frozenset[str]
+    """Consumers of earlier queries."""
+
+    def lags(self) -> dict[int, float]:
+        return self.clients.lags(but=self.others)
 
 
 def _topic_id(settings: Settings) -> str:

@@ -10,6 +10,7 @@ would stop the stream for everyone:
   value first, then the headers and the key; the sentence says so, and where the request stands
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -17,6 +18,7 @@ from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
 from punctual_worker.intake.rarely import rarely
+from punctual_worker.intake.replays import Rejected, was_rejected
 from punctual_worker.intake.requests import with_facts
 from punctual_worker.intake.rules import Rules
 from punctual_worker.intake.verdicts import with_verdict
@@ -27,10 +29,22 @@ _REJECTION_ROOM_BYTES: Final = 1024
 """More than the error headers' names, their short values and Kafka's framing can take."""
 
 
-def route(records: DataFrame, rules: Rules) -> DataFrame:
-    """What to write for each request: topic, partition, key, value and headers."""
-    judged = with_verdict(with_facts(records, rules), rules)
-    return _written(_with_rejection(judged, rules), rules)
+def route(
+    records: DataFrame, rules: Rules, *, already: Mapping[int, Rejected] | None = None
+) -> DataFrame:
+    """What to write for each request: topic, partition, key, value and headers.
+
+    Nothing for those that would be rejected and have been `already`.
+    """
+    judged = _with_rejection(with_verdict(with_facts(records, rules), rules), rules)
+    repeated = was_rejected(already or {})
+    if repeated is None:
+        return _written(judged, rules)
+    marked = judged.withColumn("repeated", sf.when(~sf.col("accepted"), rarely(repeated)))
+    written = _written(marked, rules, "repeated")
+    # A filter on a column of its own, after all the rest: Spark does not move it down (the clock in
+    # the rejection's headers forbids that), where it would make every record be judged twice.
+    return written.where(~sf.coalesce("repeated", sf.lit(False))).drop("repeated")
 
 
 def with_counts(routed: DataFrame, rules: Rules) -> DataFrame:
@@ -55,7 +69,7 @@ def _with_rejection(judged: DataFrame, rules: Rules) -> DataFrame:
     )
 
 
-def _written(judged: DataFrame, rules: Rules) -> DataFrame:
+def _written(judged: DataFrame, rules: Rules, *others: str) -> DataFrame:
     accepted = sf.col("accepted")
     partition = (sf.col("hash") % rules.action_partitions).cast("int")
     null_value_as_empty = sf.coalesce("value", sf.lit(b""))
@@ -75,6 +89,7 @@ def _written(judged: DataFrame, rules: Rules) -> DataFrame:
         .otherwise(rarely(_rejection_headers()))
         .alias("headers"),
         sf.when(accepted, sf.col("verb")).alias("verb"),
+        *others,
     )
 
 

@@ -3,7 +3,7 @@
 Spark reports a batch when it ends, and a real-time batch lasts minutes. Nothing finer can be had
 from it, so until then:
 - the group's offsets stay where the last batch ended, and a restart reads again from there; the
-  dispatcher drops what it has seen, but rejections of that stretch are written a second time
+  dispatcher drops the actions it has seen, `replays` the rejections that are there
 - `punctual_requests_total` moves at the end of each batch
 - `punctual_rejections_total` is live: rejections are few, so the topic itself is counted
 - `punctual_intake_lag_records` is live where Spark runs in this process (the Kafka clients in its
@@ -12,20 +12,20 @@ from it, so until then:
 
 import json
 import logging
-import math
 import threading
+from collections.abc import Mapping
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 from prometheus_client import CollectorRegistry, Counter, Gauge
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import Verb
 from punctual_worker.contract.codes import Code
-from punctual_worker.intake.offsets import GroupOffsets
+from punctual_worker.intake.offsets import GroupOffsets, Place
 from punctual_worker.intake.pipeline import OBSERVED
+from punctual_worker.intake.replays import Rejected
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
 
@@ -63,15 +63,23 @@ class BatchProgress:
     """Follows one query's batches: commits what they took in, and counts it."""
 
     def __init__(
-        self, query: StreamingQuery, offsets: GroupOffsets, metrics: IntakeMetrics
+        self,
+        query: StreamingQuery,
+        offsets: GroupOffsets,
+        metrics: IntakeMetrics,
+        *,
+        place: Place,
+        already: Mapping[int, Rejected],
     ) -> None:
-        """Begins with the query's first batch."""
+        """A query that began at `place`; from there on, `already` has been rejected."""
         self._query = query
         self._offsets = offsets
         self._metrics = metrics
+        self._rejections = place.rejections
+        self._again_until = {number: rejected.end for number, rejected in already.items()}
         self._last_batch = -1
-        self.taken_in: dict[int, int] = {}
-        """Offsets up to which batches have ended."""
+        self.taken_in = dict(place.requests)
+        """Offsets up to which batches have ended, as far as that is known."""
 
     def update(self) -> bool:
         """Take note of the batches that have ended since; whether there was one ever."""
@@ -81,7 +89,11 @@ class BatchProgress:
             self._count(progress)
             self.taken_in.update(_end_offsets(progress))
         if fresh:
-            self._offsets.commit(self.taken_in)
+            # Not the ends of now: the next batch may have rejected something already.
+            self._offsets.commit(Place(self.taken_in, self._rejections))
+            # Nor later ones than an earlier query's, as long as that one had been further.
+            if all(self.taken_in.get(n, 0) >= end for n, end in self._again_until.items()):
+                self._rejections = self._offsets.rejection_ends()
         return self._last_batch >= 0
 
     def _count(self, progress: Any) -> None:
@@ -99,45 +111,6 @@ def _end_offsets(progress: Any) -> dict[int, int]:
         for by_partition in (by_topic or {}).values():
             ends.update({int(number): int(at) for number, at in by_partition.items()})
     return ends
-
-
-def live_lags(spark: SparkSession, settings: Settings) -> dict[int, float]:
-    """How far behind the consumers in this process' JVM are; empty where they are elsewhere."""
-    beans = _Beans(spark)
-    lags: dict[int, float] = {}
-    for bean in beans.find(
-        "kafka.consumer:type=consumer-fetch-manager-metrics,topic=*,partition=*,"
-        f"client-id=consumer-{settings.app_id}-intake-spark*"
-    ):
-        lag = float(beans.value(bean, "records-lag"))
-        number = int(bean.getKeyProperty("partition"))
-        if not math.isnan(lag):
-            # A pooled consumer of an earlier batch may still be there, with its old number.
-            lags[number] = min(lag, lags.get(number, lag))
-    return lags
-
-
-class _Beans:
-    """The JVM's management beans. Its server's own class is not open to Py4J, its interface is."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        context: Any = spark.sparkContext
-        self._gateway, self._jvm = context._gateway, context._jvm  # noqa: SLF001 no other way
-        self._server = self._jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-        methods = self._jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
-        self._methods = {method.getName(): method for method in methods}
-
-    def find(self, pattern: str) -> list[Any]:
-        return list(self._call("queryNames", self._jvm.javax.management.ObjectName(pattern), None))
-
-    def value(self, bean: Any, attribute: str) -> Any:
-        return self._call("getAttribute", bean, attribute)
-
-    def _call(self, method: str, *arguments: Any) -> Any:
-        array = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
-        for index, argument in enumerate(arguments):
-            array[index] = argument
-        return self._methods[method].invoke(self._server, array)
 
 
 class RejectionCounter:

@@ -50,7 +50,7 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
         "spark.sql.warehouse.dir": str(intake_dir(settings) / "warehouse"),
         "spark.driver.memory": "768m",
         "spark.driver.extraJavaOptions": java_options,
-        **(_LOOPBACK if _is_local(settings) else {}),
+        **(_LOOPBACK if is_local(settings) else {}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
@@ -74,7 +74,7 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
     for name, value in spark_conf(settings, jars=jars, slots=slots).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    available = _slots(session, request_partitions, patience=0 if _is_local(settings) else 60)
+    available = _slots(session, request_partitions, patience=0 if is_local(settings) else 60)
     if settings.intake_mode == "real-time" and available < request_partitions:
         session.stop()
         raise SessionError(
@@ -86,7 +86,8 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
     return session
 
 
-def _is_local(settings: Settings) -> bool:
+def is_local(settings: Settings) -> bool:
+    """Whether the tasks run in the JVM of this process."""
     return not settings.intake_master or settings.intake_master.startswith("local")
 
 

@@ -10,11 +10,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from punctual_worker.intake import pipeline
+from punctual_worker.intake.replays import Rejected
 from punctual_worker.intake.rules import Rules
 from punctual_worker.kafka_clients import java_config
 from punctual_worker.settings import Settings
 
-EARLIEST: Final = -2
 _FOR_EVER: Final = str(2**31 - 1)
 _LARGEST: Final = 2**31 - 1
 
@@ -25,15 +25,19 @@ def start_query(
     *,
     rules: Rules,
     starting_offsets: Mapping[int, int],
+    already: Mapping[int, Rejected],
     checkpoint: Path,
 ) -> StreamingQuery:
-    """Start; `starting_offsets` count only where the checkpoint directory is new."""
+    """Start; `starting_offsets` count only where the checkpoint directory is new.
+
+    Requests that have been rejected `already` are not rejected again.
+    """
     records = (
         spark.readStream.format("kafka")
         .options(**_source_options(settings, starting_offsets))
         .load()
     )
-    written = pipeline.with_counts(pipeline.route(records, rules), rules)
+    written = pipeline.with_counts(pipeline.route(records, rules, already=already), rules)
     writer = (
         written.writeStream.format("kafka")
         .queryName(f"{settings.app_id}-intake")
@@ -52,11 +56,12 @@ def start_query(
 
 def _source_options(settings: Settings, offsets: Mapping[int, int]) -> dict[str, str]:
     topic = settings.topics.requests
+    places = {topic: {str(number): at for number, at in sorted(offsets.items())}}
     return {
         **_connection(settings),
         "subscribe": topic,
         "includeHeaders": "true",
-        "startingOffsets": json.dumps({topic: {str(p): o for p, o in sorted(offsets.items())}}),
+        "startingOffsets": json.dumps(places) if offsets else "earliest",
         # What the broker has already deleted cannot be had back by standing still.
         "failOnDataLoss": "false",
         # A producer's aborted transaction never asked for anything.
