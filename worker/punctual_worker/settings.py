@@ -110,7 +110,7 @@ class Settings(BaseModel):
     console_trusted_proxies: CommaSeparated = ("127.0.0.1/32", "::1/128")
     """Networks from which that header is believed."""
     console_hosts: CommaSeparated = ()
-    """Further host names under which the console may be reached on a loopback address."""
+    """Further names of the console: those that a browser may use on loopback or behind a proxy."""
     console_read_only: bool = False
     console_hide_payloads: bool = False
     console_payload_max_bytes: int = Field(65_536, ge=0, le=10_000_000)

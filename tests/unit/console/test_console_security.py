@@ -87,6 +87,12 @@ def test_our_own_page_and_a_script_can() -> None:
     security.check_write(policy, ours)
 
 
+def test_behind_a_proxy_its_own_name_is_told_by_a_setting() -> None:
+    behind = asking("POST", origin="https://console.example", sec_fetch_site="same-origin")
+    assert refusal(security.check_write, make_policy(Settings()), behind) == 403
+    security.check_write(make_policy(Settings(console_hosts="console.example")), behind)
+
+
 def test_read_only_means_it() -> None:
     policy = make_policy(Settings(console_read_only=True))
     assert refusal(security.check_write, policy, asking("POST")) == 403

@@ -176,7 +176,18 @@ def test_a_story_is_told_in_order(path: Path, view: View) -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor", ["", "x", "!!", "W10", "WyJkdWUiLDFd", "WyJkdWUiLCJhIiwiYiJd", "bnVsbA", "ä"]
+    "cursor",
+    [
+        "",
+        "x",
+        "!!",
+        "W10",
+        "WyJkdWUiLDFd",
+        "WyJkdWUiLCJhIiwiYiJd",
+        "bnVsbA",
+        "ä",
+        "WyJkdWUiLDEsIlx1ZDgwMCJd",
+    ],
 )
 def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
     with pytest.raises(CursorError):

@@ -44,7 +44,7 @@ _HELP: Final = {
     "console_token_file": "File with the bearer token to ask for.",
     "console_user_header": "Header in which a trusted proxy names the user.",
     "console_trusted_proxies": "Networks from which that header is believed.",
-    "console_hosts": "Further names of this host, where it serves a loopback address.",
+    "console_hosts": "Further names of the console, on loopback or behind a proxy.",
     "console_read_only": "Whether nothing can be changed through it.",
     "console_hide_payloads": "Whether keys, values and headers are left out.",
     "console_payload_max_bytes": "Longest payload that is shown whole.",

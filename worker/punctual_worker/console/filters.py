@@ -67,15 +67,15 @@ def decode_cursor(text: str, order: Order) -> Place:
     fits = len(place) == len(wanted) and all(
         type(value) is kind for value, kind in zip(place, wanted, strict=True)
     )
-    if said != str(order) or not fits or any(_too_large(value) for value in place):
+    if said != str(order) or not fits or any(_unusable(value) for value in place):
         raise CursorError(f"cursor: it does not belong to a list sorted by {order}")
     return tuple(place)
 
 
-def _too_large(value: object) -> bool:
+def _unusable(value: object) -> bool:
     if isinstance(value, int):
         return abs(value) > MAX_MS
-    return not str(value).isprintable() and "\ud800" <= max(str(value), default="") <= "\udfff"
+    return any("\ud800" <= char <= "\udfff" for char in str(value))
 
 
 def prefix_range(prefix: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import Final
 from punctual_worker.console.schema import connect
 
 _STEPS_PER_LOOK: Final = 20_000
-_CACHE_MB: Final = 8
+_CACHE_MB: Final = 4
 
 
 class TooSlowError(Exception):

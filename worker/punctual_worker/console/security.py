@@ -71,6 +71,8 @@ class Policy:
     proxies: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
     hosts: frozenset[str] | None
     """Host names that are answered; None for any."""
+    origins: frozenset[str]
+    """Further names that our own pages may have, behind a proxy that changes the host."""
     read_only: bool
     max_body_bytes: int
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32))
@@ -90,11 +92,13 @@ def make_policy(settings: Settings) -> Policy:
         proxies = tuple(ipaddress.ip_network(text) for text in settings.console_trusted_proxies)
     except ValueError as error:
         raise PunctualError(f"console-trusted-proxies: {error}.") from error
-    hosts = _LOOPBACK_NAMES | {settings.http_host} | {h.lower() for h in settings.console_hosts}
+    origins = frozenset(name.lower() for name in settings.console_hosts)
+    hosts = _LOOPBACK_NAMES | {settings.http_host} | origins
     return Policy(
         token=token,
         user_header=settings.console_user_header.lower(),
         proxies=proxies,
+        origins=origins,
         hosts=frozenset(hosts) if loopback and not authenticates else None,
         read_only=settings.console_read_only or not (loopback or authenticates),
         max_body_bytes=settings.request_max_bytes * 3 // 2 + 65_536,  # base64 and headers
@@ -130,13 +134,16 @@ def authenticate(policy: Policy, asking: Asking, *, now: float) -> Author:
 
 def check_write(policy: Policy, asking: Asking) -> None:
     """Whether a change may be asked for at all, and by a page of ours."""
-    if policy.read_only and asking.path not in OPEN:
+    if policy.read_only and asking.path not in (*OPEN, "/logout"):
         raise RefusedError(403, "This console is read-only.")
     site = asking.headers.get("sec-fetch-site")
     if site is not None and site not in ("same-origin", "none"):
         raise RefusedError(403, "This was sent by a page of another site.")
     origin = asking.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != asking.headers.get("host"):
+    if origin is None:
+        return
+    parts = urlsplit(origin)
+    if parts.netloc != asking.headers.get("host") and parts.hostname not in policy.origins:
         raise RefusedError(403, "This was sent by a page of another site.")
 
 

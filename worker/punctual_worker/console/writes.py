@@ -1,6 +1,7 @@
 """Writing: requests into the requests topic like anybody's, and waiting until the view shows it."""
 
 import logging
+import threading
 import time
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
@@ -28,6 +29,8 @@ Outcome = Literal[
 Verb = Literal["create", "replace", "cancel", "reschedule", "run-now", "resend"]
 _GRACE_SECONDS: Final = 0.3
 """The dispatcher's checkpoint may be seen a moment before the records of its transaction."""
+_MOST_WAITING: Final = 16
+"""More than so many at once are answered without waiting: those who only look have a turn too."""
 _audit = logging.getLogger("punctual_worker.console.audit")
 
 
@@ -68,6 +71,7 @@ class Writes:
         self.client = client
         self._effects = effects
         self._checkpoints = checkpoints
+        self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
         self._counter = Counter(
             "punctual_console_writes",
             "Requests sent through the console",
@@ -95,7 +99,17 @@ class Writes:
                 source=str(placed),
             )
             cancel = verb == "cancel"
-            outcome = self._wait(watch, deadline, cancels=before if cancel else None, cancel=cancel)
+            may_wait = self._waiting.acquire(blocking=False)
+            try:
+                outcome = self._wait(
+                    watch,
+                    deadline if may_wait else began,
+                    cancels=before if cancel else None,
+                    cancel=cancel,
+                )
+            finally:
+                if may_wait:
+                    self._waiting.release()
             rejection = watch.seen.rejection
         effect = Effect(
             outcome,
