@@ -30,11 +30,12 @@ class Claim:
     """What one committed turn says about one partition: all that the oracle gets to see."""
 
     now_ms: int
-    deliveries: list[tuple[bytes, str, bytes | None]] = field(default_factory=list)
-    """Action key, destination, value."""
-    rejections: list[tuple[bytes, str]] = field(default_factory=list)
-    rearmed: list[tuple[bytes, int, int]] = field(default_factory=list)
-    """Action key, due, attempt."""
+    deliveries: list[tuple[bytes, str, bytes | None, int]] = field(default_factory=list)
+    """Action key, destination, value, the time it was scheduled for."""
+    rejections: list[tuple[bytes, str, int]] = field(default_factory=list)
+    """Action key, code, the time it was scheduled for."""
+    rearmed: list[tuple[bytes, int, int, int]] = field(default_factory=list)
+    """Action key, due, attempt, the time it is scheduled for."""
     tombstones: set[bytes] = field(default_factory=set)
     offset: tuple[int, str] | None = None
     """Committed position and metadata."""

@@ -14,11 +14,12 @@ from punctual_worker.dispatch.restoring import LostCheckpointError
 from punctual_worker.dispatch.timetable import Budget, Judgement, Outcome, Policy, Verdict
 from simulation.broker import FencedError, RefusedError
 from simulation.memory_table import LocalStore, MemoryTable
-from simulation.oracle import ViolationError
+from simulation.series import ViolationError
 from simulation.surroundings import (
     DestinationError,
     Owned,
     Surroundings,
+    arm_fires_alone,
     produce,
     state_of,
     summary_of,
@@ -282,6 +283,9 @@ class Dispatcher:
             self._say(f"aborts: {error.destination} refuses")
         except RefusedError:
             self._broker.abort(transaction)
+            if self._protocol.arms_fires_though_refused:
+                for number, outcome in outcomes.items():
+                    arm_fires_alone(self._broker, number, outcome, now_ms)
             if self._protocol.settles_after_failed_commit:
                 self._settle(owned, outcomes, recorded, now_ms)
             raise

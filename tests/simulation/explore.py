@@ -16,8 +16,8 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from simulation.oracle import ViolationError
 from simulation.protocol import Protocol
+from simulation.series import ViolationError
 from simulation.world import World
 
 CHUNK = 500

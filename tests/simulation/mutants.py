@@ -4,10 +4,9 @@ A mutant is the real code with one method replaced, or the right steps in a wron
 them are judged by what users would see (lost, twice, early, undead), not by the state of tables.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch import checkpoint as checkpoints
@@ -24,32 +23,11 @@ from punctual_worker.dispatch.timetable import (
     PartitionTurn,
     Policy,
 )
+from simulation.mutant import AGEING, MOVING, Mutant, RearmedOtherwise, with_turn
 from simulation.protocol import Protocol
-
-
-class Mutant(NamedTuple):
-    """A mistake, in words and in code."""
-
-    mistake: str
-    protocol: Protocol
-    emphasis: Mapping[str, float] = MappingProxyType({})
-    """What has to happen more often for the mistake to show soon; see `World`."""
-
-
-_MOVING: Final = {"rebalance": 8, "stop_fleet": 0, "outage": 0}
-_AGEING: Final = {"rebalance": 4, "long_time": 6, "compact": 3, "stop_fleet": 0, "outage": 0}
+from simulation.recurring_mutants import RECURRING_MUTANTS
 
 # mistakes in a turn
-
-
-def _with_turn(turn_class: type[PartitionTurn]) -> Protocol:
-    class MutantPartition(Partition):
-        def turn(self, *, judge: Judge, now_ms: int) -> PartitionTurn:
-            return turn_class(
-                self.table, self.checkpoint, policy=self._policy, judge=judge, now_ms=now_ms
-            )
-
-    return Protocol(partition=MutantPartition)
 
 
 class _PutsWhatTheCursorHasPassed(PartitionTurn):
@@ -89,27 +67,12 @@ class _RearmedNotInTable(PartitionTurn):
         self._out.changes.puts.pop(self._out.rearmed[-1].order)
 
 
-class _RearmedOtherwise(PartitionTurn):
-    """Re-arms as it should, then changes what was re-armed."""
-
-    def _rearm(self, entry: Entry, **when: Any) -> None:
-        super()._rearm(entry, **when)
-        again = self._out.rearmed.pop()
-        self._out.changes.puts.pop(again.order)
-        again = self._spoil(again, entry)
-        self._out.rearmed.append(again)
-        self._put(again)
-
-    def _spoil(self, again: Entry, entry: Entry) -> Entry:
-        raise NotImplementedError
-
-
-class _RearmedBehindCursor(_RearmedOtherwise):
+class _RearmedBehindCursor(RearmedOtherwise):
     def _spoil(self, again: Entry, entry: Entry) -> Entry:
         return again._replace(plan=again.plan._replace(due_ms=entry.plan.due_ms))
 
 
-class _RearmedUnderTheSameKey(_RearmedOtherwise):
+class _RearmedUnderTheSameKey(RearmedOtherwise):
     def _spoil(self, again: Entry, entry: Entry) -> Entry:
         return again._replace(key=entry.key)
 
@@ -246,57 +209,57 @@ MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "cursor-ahead-put": Mutant(
         "an entry that the cursor has passed is put into the table instead of fired",
-        _with_turn(_PutsWhatTheCursorHasPassed),
+        with_turn(_PutsWhatTheCursorHasPassed),
     ),
     "cursor-ahead-of-position": Mutant(
-        "fires what the position does not cover", _with_turn(_PositionBehindCursor)
+        "fires what the position does not cover", with_turn(_PositionBehindCursor)
     ),
     "cursor-at-the-clock": Mutant(
-        "the cursor moves past what the budget left over", _with_turn(_CursorAtTheClock)
+        "the cursor moves past what the budget left over", with_turn(_CursorAtTheClock)
     ),
-    "no-replay-check": Mutant("W is ignored", _with_turn(_NoReplayCheck)),
+    "no-replay-check": Mutant("W is ignored", with_turn(_NoReplayCheck)),
     "watermarks-not-kept": Mutant(
         "W is not in the checkpoint", Protocol(encode=_without_watermarks)
     ),
     "cursor-not-kept": Mutant("X is not in the checkpoint", Protocol(decode=_without_cursor)),
     "watermarks-shared": Mutant(
-        "an aborted turn leaves its W behind", _with_turn(_SharedWatermarks)
+        "an aborted turn leaves its W behind", with_turn(_SharedWatermarks)
     ),
     "rearmed-not-in-table": Mutant(
-        "re-armed work is not known to the table at once", _with_turn(_RearmedNotInTable)
+        "re-armed work is not known to the table at once", with_turn(_RearmedNotInTable)
     ),
     "rearmed-behind-cursor": Mutant(
-        "re-armed work is not due after the cursor", _with_turn(_RearmedBehindCursor)
+        "re-armed work is not due after the cursor", with_turn(_RearmedBehindCursor)
     ),
     "rearmed-under-same-key": Mutant(
-        "re-armed work shares its key with intake's record", _with_turn(_RearmedUnderTheSameKey)
+        "re-armed work shares its key with intake's record", with_turn(_RearmedUnderTheSameKey)
     ),
     "rearmed-not-buried": Mutant(
         "a cancelled re-arming leaves its own record alive",
-        _with_turn(_BuriesTheRequestNotItsRearming),
+        with_turn(_BuriesTheRequestNotItsRearming),
     ),
     "replay-not-buried": Mutant(
-        "a replay of a decided key gets no tombstone", _with_turn(_ReplayNotBuried)
+        "a replay of a decided key gets no tombstone", with_turn(_ReplayNotBuried)
     ),
     "pending-replay-buried": Mutant(
-        "a replay of a pending key gets a tombstone too", _with_turn(_EveryReplayBuried)
+        "a replay of a pending key gets a tombstone too", with_turn(_EveryReplayBuried)
     ),
     "old-replay-behind-cursor-buried": Mutant(
         "after a long outage a replay that the cursor has passed is dropped",
-        _with_turn(_OldReplayBehindCursorBuried),
+        with_turn(_OldReplayBehindCursorBuried),
     ),
     "fired-rows-still-pending": Mutant(
-        "a fired row that is not swept yet counts as pending", _with_turn(_FindsFiredRows)
+        "a fired row that is not swept yet counts as pending", with_turn(_FindsFiredRows)
     ),
     "slow-clock": Mutant(
         "fires by a clock that is behind the cursor",
         Protocol(partition=_SlowClockPartition),
-        {"clock_jump": 8, "long_time": 0, **_MOVING},
+        {"clock_jump": 8, "long_time": 0, **MOVING},
     ),
     "store-claims-beyond-checkpoint": Mutant(
         "a restored table claims what was read, not what the checkpoint covers",
         _with_restoration(_ClaimsWhatItHasRead),
-        _MOVING,
+        MOVING,
     ),
     "own-records-ignored": Mutant(
         "the dispatcher's own records beyond L are ignored at take-over",
@@ -313,7 +276,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "stops-at-stable-end": Mutant(
         "take-over stops at the read-committed end, not the high watermark",
         Protocol(reads_to_high_watermark=False),
-        {**_MOVING, "marker": 0.3},
+        {**MOVING, "marker": 0.3},
     ),
     "reads-uncommitted": Mutant(
         "take-over reads what was never committed", Protocol(reads_uncommitted=True)
@@ -331,16 +294,17 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "keeps-lost-partitions": Mutant(
         "after being expelled, goes on with the table it had",
         Protocol(keeps_partitions_it_lost=True),
-        {**_MOVING, "expel": 4},
+        {**MOVING, "expel": 4},
     ),
     "keyed-by-id": Mutant("action records have the id as key", Protocol(keyed_by_id=True)),
     "trusts-old-tables": Mutant(
         "a local store is trusted however old it is",
         Protocol(trusts_old_tables=True),
-        _AGEING,
+        AGEING,
     ),
     "no-checkpoint-at-stop": Mutant(
         "a clean stop does not write the checkpoint into the log",
         Protocol(records_at_stop=False),
     ),
+    **RECURRING_MUTANTS,
 }

@@ -11,73 +11,9 @@ they touch: what was decided since the checkpoint in the log, after a group's of
 without a clean stop; and what intake sent twice, after an outage longer than the compaction lag.
 """
 
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import NamedTuple
-
 from simulation.broker import Claim
-
-
-class ViolationError(Exception):
-    """A promise is broken."""
-
-
-class Request(NamedTuple):
-    """What a user asked for."""
-
-    key: bytes
-    verb: str
-    schedule_id: str
-    """The request id, or the key where there is none."""
-    due_ms: int
-    destination: str
-    value: bytes | None
-    expires_ms: int | None
-
-    def same_as(self, other: "Request") -> bool:
-        return self[3:] == other[3:]
-
-
-class Status(Enum):
-    UNSEEN = "not taken in"
-    PENDING = "pending"
-    DELIVERED = "delivered"
-    REJECTED = "rejected"
-    REPLACED = "replaced"
-    CANCELLED = "cancelled"
-    UNCHANGED = "a repetition that changes nothing"
-    DONE = "a CANCEL that was carried out"
-
-
-@dataclass
-class Fate:
-    """What has become of a request."""
-
-    request: Request
-    status: Status = Status.UNSEEN
-    action_key: bytes = b""
-    """Key of the record that stands for it: its own, or that of its last re-arming."""
-    tries: int = 0
-    accounted: bool = False
-    """Whether anything final was ever said about it; all that counts for the forgiven."""
-
-
-@dataclass
-class Ledger:
-    """One actions partition."""
-
-    arrivals: list[tuple[int, Fate]] = field(default_factory=list)
-    """What intake wrote, repetitions too, before compaction took any of it."""
-    repeated: dict[bytes, bool] = field(default_factory=dict)
-    """Whether intake has written an action more than once."""
-    taken: int = 0
-    position: int = 0
-    cursor: tuple[int, str] = (-1, "")
-    fates: dict[bytes, Fate] = field(default_factory=dict)
-    pending: dict[str, Fate] = field(default_factory=dict)
-    forgiven: set[str] = field(default_factory=set)
-    recorded: "Ledger | None" = None
-    """As it was when the checkpoint was last written into the log."""
+from simulation.ledger import Fate, Ledger, Request, Status, snapshot
+from simulation.series import Series, ViolationError
 
 
 class Oracle:
@@ -89,6 +25,10 @@ class Oracle:
         self._max_skew_ms = max_skew_ms
         self.requests: dict[bytes, Request] = {}
         self.delivered = 0
+        self.fires = 0
+        """How many of the deliveries were of recurring schedules."""
+        self.peace_ms = 1 << 62
+        """Recurring schedules that are pending at the end must have had a fire since then."""
 
     def asked(self, request: Request) -> None:
         """A user has produced a request."""
@@ -136,8 +76,14 @@ class Oracle:
         rather than dropped, so it may come twice or although it was cancelled."""
         ledger = self.ledgers[partition]
         for _, fate in ledger.arrivals[ledger.taken :]:
-            if ledger.repeated[fate.request.key]:
-                ledger.forgiven.add(fate.request.schedule_id)
+            request = fate.request
+            if ledger.repeated[request.key] and (request.has_id or not request.every_ms):
+                ledger.forgiven.add(request.schedule_id)
+            elif ledger.repeated[request.key] and fate.status is Status.UNSEEN:
+                # The one case where dropping is right: it may be running, and a second run beside
+                # the first would never end. If it was taken in, it goes on, once.
+                ledger.forgiven.add(request.schedule_id)
+                fate.accounted = True
 
     def check_table(self, partition: int, action_keys: set[bytes], where: str) -> None:
         """The table of the one true owner holds what is pending, no more and no less."""
@@ -173,7 +119,7 @@ class Oracle:
     def next_due_ms(self) -> int | None:
         """The next time something is due."""
         dues = [
-            fate.request.due_ms
+            fate.series.due_ms if fate.series is not None else fate.request.due_ms
             for ledger in self.ledgers
             for fate in ledger.fates.values()
             if not self._over(ledger, fate)
@@ -183,6 +129,8 @@ class Oracle:
     def _over(self, ledger: Ledger, fate: Fate) -> bool:
         if fate.request.schedule_id in ledger.forgiven:
             return fate.accounted
+        if fate.status is Status.PENDING and fate.series is not None:
+            return fate.series.last_ms >= self.peace_ms
         return fate.status not in (Status.UNSEEN, Status.PENDING)
 
     def _forgiven(self, ledger: Ledger, key: bytes) -> bool:
@@ -200,7 +148,7 @@ class Oracle:
         cursor = _cursor(metadata)
         if cursor < ledger.cursor:
             raise ViolationError(f"the cursor went back from {ledger.cursor} to {cursor}")
-        rejected = {_base(key): code for key, code in claim.rejections}
+        rejected = {_base(key): code for key, code, _ in claim.rejections}
         ended = {_base(key) for key, *_ in claim.deliveries} | rejected.keys()
         while ledger.taken < len(ledger.arrivals):
             offset, fate = ledger.arrivals[ledger.taken]
@@ -214,11 +162,11 @@ class Oracle:
         self._check_rearmed(ledger, claim)
         for key in claim.tombstones:
             fate = ledger.fates.get(_base(key))
-            if fate is not None and fate.request.schedule_id.encode() != fate.request.key:
+            if fate is not None and fate.request.has_id:
                 fate.accounted = True  # without an id nothing can be decided but to deliver
         ledger.position, ledger.cursor = position, cursor
         if claim.recorded:
-            ledger.recorded = _snapshot(ledger)
+            ledger.recorded = snapshot(ledger)
 
     def _take_in(
         self,
@@ -234,7 +182,11 @@ class Oracle:
             fate.action_key = request.key
             return
         standing = ledger.pending.get(request.schedule_id)
-        both_orders = standing is not None and standing.request.key in ended
+        both_orders = (
+            standing is not None
+            and standing.request.key in ended
+            and standing.series is None  # a fire does not free the id
+        )
         live = ended | {_base(key) for key, *_ in claim.rearmed}
         if request.verb == "CANCEL":
             fate.status = Status.DONE
@@ -261,29 +213,39 @@ class Oracle:
             self._open(ledger, fate)
 
     def _check_deliveries(self, ledger: Ledger, claim: Claim, true_ms: int) -> None:
-        for key, destination, value in claim.deliveries:
+        for key, destination, value, wanted_ms in claim.deliveries:
             fate = ledger.fates[_base(key)]
             request = fate.request
             self.delivered += 1
-            if claim.now_ms < request.due_ms:
+            due_ms = wanted_ms if request.every_ms else request.due_ms
+            if wanted_ms != due_ms:
+                raise ViolationError(f"delivered as if for {wanted_ms}: {_name(fate)}")
+            if claim.now_ms < due_ms:
                 raise ViolationError(f"early by its own clock: {_name(fate)}")
-            if true_ms < request.due_ms - self._max_skew_ms:
+            if true_ms < due_ms - self._max_skew_ms:
                 raise ViolationError(f"early: {_name(fate)}")
             if (destination, value) != (request.destination, request.value):
                 raise ViolationError(f"delivered with other content: {_name(fate)}")
-            self._end(ledger, fate, Status.DELIVERED, "delivered")
+            if request.every_ms:
+                self.fires += 1
+                self._handle_fire(ledger, fate, wanted_ms, claim.now_ms)
+            else:
+                self._end(ledger, fate, Status.DELIVERED, "delivered")
             if request.expires_ms is not None and claim.now_ms > request.expires_ms:
                 raise ViolationError(f"delivered after it expired: {_name(fate)}")
 
     def _check_rejections(self, ledger: Ledger, claim: Claim) -> None:
-        for key, code in claim.rejections:
+        for key, code, wanted_ms in claim.rejections:
             fate = ledger.fates[_base(key)]
             if code == "request-id-in-use" and fate.status is Status.REJECTED:
                 if fate.accounted and fate.request.schedule_id not in ledger.forgiven:
                     raise ViolationError(f"rejected twice: {_name(fate)}")
                 fate.accounted = True
                 continue
-            self._end(ledger, fate, Status.REJECTED, f"rejected as {code}")
+            if fate.request.every_ms and code != "expired":
+                self._handle_fire(ledger, fate, wanted_ms, claim.now_ms)
+            else:
+                self._end(ledger, fate, Status.REJECTED, f"rejected as {code}")
             expires_ms = fate.request.expires_ms
             if code == "expired":
                 if expires_ms is None or claim.now_ms <= expires_ms:
@@ -295,14 +257,33 @@ class Oracle:
                     raise ViolationError(f"given up after {fate.tries} tries: {_name(fate)}")
 
     def _check_rearmed(self, ledger: Ledger, claim: Claim) -> None:
-        for key, _due_ms, attempt in claim.rearmed:
+        for key, due_ms, attempt, wanted_ms in claim.rearmed:
             fate = ledger.fates[_base(key)]
+            if fate.series is not None:
+                fate.series.due_ms = due_ms
             if fate.request.schedule_id in ledger.forgiven or key in claim.tombstones:
                 continue  # in the same turn re-armed, then replaced or cancelled
             if fate.status is not Status.PENDING:
                 raise ViolationError(f"re-armed though {fate.status.value}: {_name(fate)}")
             fate.action_key = key
             fate.tries = attempt
+            if fate.series is not None:
+                try:
+                    fate.series.armed(wanted_ms, claim.now_ms)
+                except ViolationError as violation:
+                    raise ViolationError(f"{_name(fate)}: {violation}") from None
+
+    def _handle_fire(self, ledger: Ledger, fate: Fate, fire_ms: int, now_ms: int) -> None:
+        """A fire of a recurring schedule was delivered or given up; the schedule goes on."""
+        fate.accounted = True
+        if fate.request.schedule_id in ledger.forgiven:
+            return
+        if fate.status is not Status.PENDING or fate.series is None:
+            raise ViolationError(f"a fire though {fate.status.value}: {_name(fate)}")
+        try:
+            fate.series.fired(fire_ms, now_ms)
+        except ViolationError as violation:
+            raise ViolationError(f"{_name(fate)}: {violation}") from None
 
     def _end(self, ledger: Ledger, fate: Fate, status: Status, what: str) -> None:
         """A request comes to its one end."""
@@ -316,25 +297,18 @@ class Oracle:
 
     def _open(self, ledger: Ledger, fate: Fate) -> None:
         fate.status = Status.PENDING
-        fate.action_key = fate.request.key
-        ledger.pending[fate.request.schedule_id] = fate
+        request = fate.request
+        fate.action_key = request.key
+        ledger.pending[request.schedule_id] = fate
+        if request.every_ms:
+            fate.series = Series(
+                request.every_ms, request.misfire, request.later_ms, request.due_ms, request.due_ms
+            )
 
     def _close(self, ledger: Ledger, fate: Fate, status: Status) -> None:
         fate.status = status
         if ledger.pending.get(fate.request.schedule_id) is fate:
             del ledger.pending[fate.request.schedule_id]
-
-
-def _snapshot(ledger: Ledger) -> Ledger:
-    return Ledger(
-        taken=ledger.taken,
-        position=ledger.position,
-        cursor=ledger.cursor,
-        fates={
-            key: Fate(fate.request, fate.status, fate.action_key)
-            for key, fate in ledger.fates.items()
-        },
-    )
 
 
 def _cursor(metadata: str) -> tuple[int, str]:

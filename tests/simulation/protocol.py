@@ -37,6 +37,9 @@ class Protocol:
     tombstones_decisions: bool = True
     tombstones_in_transaction: bool = True
     rearms_in_transaction: bool = True
+    fires_in_transaction: bool = True
+    """The next fire of a recurring schedule is armed in the transaction that handles the last."""
+    arms_fires_though_refused: bool = False
     records_at_stop: bool = True
     keeps_partitions_it_lost: bool = False
 

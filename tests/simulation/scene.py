@@ -12,7 +12,7 @@ from simulation.log import show
 from simulation.memory_table import LocalStore
 from simulation.oracle import Oracle
 from simulation.protocol import Protocol
-from simulation.users import Intake, Users, plan_of
+from simulation.users import CRON, Intake, Users, headers_of, plan_of
 
 BEGINNING_MS: Final = 1_000_000_000
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -35,7 +35,9 @@ class Scene:
         protocol: Protocol | None = None,
         story: list[str] | None = None,
         check_tables: bool = True,
+        recurring: float | None = None,
     ) -> None:
+        """`recurring` is the share of recurring schedules; if not given, the seed decides."""
         self.rng = rng = random.Random(seed)
         self.protocol = protocol or Protocol()
         self.check_tables = check_tables
@@ -56,11 +58,15 @@ class Scene:
             on_commit=self._on_commit,
         )
         self.broker.check_generation = self.protocol.generations_checked
+        whims = random.Random(f"recurring {seed}")
+        drawn = whims.choice((0.0, 0.0, 0.3, 0.8))
         self.users = Users(
             rng=rng,
             partitions=rng.choice((1, 2)),
             clock=lambda: self.now_ms,
             oracle=self.oracle,
+            whims=whims,
+            recurring=drawn if recurring is None else recurring,
         )
         if self.protocol.keyed_by_id:
             for log in self.broker.logs:
@@ -121,7 +127,7 @@ class Scene:
 
     def _write_action(self, partition: int, key: bytes) -> None:
         request = self.oracle.requests[key]
-        headers = actions.action_headers([], b"k", plan_of(request))
+        headers = actions.action_headers(headers_of(request), b"k", plan_of(request))
         value = request.value or b""
         offset = self.broker.logs[partition].append(key, value, headers, self.now_ms)
         self.oracle.arrived(partition, offset, key)
@@ -162,8 +168,10 @@ class Scene:
 
     def _words(self, key: bytes) -> str:
         request = self.oracle.requests[key]
-        due = (request.due_ms - BEGINNING_MS) / 1000
-        return f"{request.verb} {request.schedule_id} due {due:.1f}s to {request.destination}"
+        due = f"due {(request.due_ms - BEGINNING_MS) / 1000:.1f}s"
+        if request.every_ms:
+            due = f"at {CRON[request.every_ms]} ({request.misfire})"
+        return f"{request.verb} {request.schedule_id} {due} to {request.destination}"
 
     def _describe(self, record: LogRecord) -> str:
         key = record.key.decode()

@@ -74,15 +74,19 @@ def produce(
         entry = delivery.entry
         if entry.plan.destination in world.failing:
             raise DestinationError(entry.plan.destination)
-        claim.deliveries.append((entry.key, entry.plan.destination, entry.value))
+        plan = entry.plan
+        claim.deliveries.append((entry.key, plan.destination, entry.value, plan.wanted_ms))
         if protocol.tombstones_fired_before_commit:
             write_alone(world.broker, number, entry.order, now_ms)
     for rejection in outcome.rejections:
-        claim.rejections.append((rejection.entry.key, rejection.code.value))
+        entry = rejection.entry
+        claim.rejections.append((entry.key, rejection.code.value, entry.plan.wanted_ms))
     for entry in outcome.rearmed:
-        claim.rearmed.append((entry.key, entry.plan.due_ms, entry.plan.attempt))
+        plan = entry.plan
+        claim.rearmed.append((entry.key, plan.due_ms, plan.attempt, plan.wanted_ms))
         value, headers = entries.action_record(entry)
-        if protocol.rearms_in_transaction:
+        is_next_fire = plan.cron and not plan.attempt
+        if protocol.rearms_in_transaction and (protocol.fires_in_transaction or not is_next_fire):
             send(transaction, number, entry.key, value, headers, now_ms)
         else:
             world.broker.logs[number].append(entry.key, value, headers, now_ms)
@@ -104,6 +108,14 @@ def write_alone(broker: Broker, number: int, order: bytes, timestamp_ms: int) ->
     broker.logs[number].append(key, None, tombstone_headers(order), timestamp_ms)
 
 
+def arm_fires_alone(broker: Broker, number: int, outcome: Outcome, timestamp_ms: int) -> None:
+    """The next fires of recurring schedules, outside of any transaction: only mutants do this."""
+    for entry in outcome.rearmed:
+        if entry.plan.cron:
+            value, headers = entries.action_record(entry)
+            broker.logs[number].append(entry.key, value, headers, timestamp_ms)
+
+
 def state_of(partition: Partition) -> tuple[object, ...]:
     """All that a failed turn must leave as it was."""
     table = partition.table
@@ -115,7 +127,7 @@ def summary_of(number: int, outcome: Outcome) -> str:
     """A turn in words."""
     done = [f"delivers {one.entry.key.decode()}" for one in outcome.deliveries]
     done += [f"rejects {one.entry.key.decode()} {one.code}" for one in outcome.rejections]
-    done += [f"re-arms {one.key.decode()}" for one in outcome.rearmed]
+    done += [f"re-arms {one.key.decode()} for {one.plan.due_ms}" for one in outcome.rearmed]
     done += [f"decides {one.key.decode()}" for one in outcome.tombstones]
     return (
         f"partition {number} up to {outcome.checkpoint.position} ({', '.join(done) or 'nothing'})"

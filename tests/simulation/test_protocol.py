@@ -21,13 +21,26 @@ def test_a_seed_tells_the_same_story_every_time() -> None:
 def test_the_worlds_are_eventful_enough_to_prove_anything() -> None:
     """Guards against a simulation that is green because nothing happens in it."""
     told: list[str] = []
-    delivered = 0
+    delivered = fires = 0
+    fates: set[tuple[str, str]] = set()
+    left_out: set[str] = set()
     for seed in range(120):
         world = World(seed, story=told)
         world.run()
         delivered += world.oracle.delivered
+        fires += world.oracle.fires
+        for ledger in world.oracle.ledgers:
+            for fate in ledger.fates.values():
+                if fate.series is not None and fate.request.schedule_id not in ledger.forgiven:
+                    fates.add((fate.request.misfire, fate.status.value))
+                    left_out |= {fate.request.misfire} if fate.series.left_out else set()
     story = "\n".join(told)
-    assert delivered > 500
+    assert delivered - fires > 500
+    assert fires > 1_000
+    assert left_out == {"once", "skip"}
+    for misfire in ("once", "all", "skip"):
+        for status in ("pending", "cancelled", "replaced", "rejected"):
+            assert (misfire, status) in fates, f"never {status}: {misfire}"
     for event in (
         "compacts",
         "is killed",
@@ -40,6 +53,8 @@ def test_the_worlds_are_eventful_enough_to_prove_anything() -> None:
         "refuses",
         "re-arms",
         "request-id-in-use",
+        "delivery-failed",
+        "unknown-destination",
         "expired",
         "starts again from",
         "forgets the group",

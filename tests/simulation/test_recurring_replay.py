@@ -1,6 +1,6 @@
 """A recurring schedule whose request comes again after a long outage runs once, not twice.
 
-The explorer has no recurring schedules; this is played by hand on the real turn.
+The explorer finds this too (`old-replay-starts-second-run`); by hand it is easier to follow.
 """
 
 import pytest

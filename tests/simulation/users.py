@@ -11,11 +11,23 @@ from collections.abc import Callable
 from typing import Final
 
 from punctual_worker.contract import actions
+from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import Coordinates, Plan, Verb
-from simulation.oracle import Oracle, Request
+from simulation.ledger import Request
+from simulation.oracle import Oracle
 
 DESTINATIONS: Final = ("orders", "mails", "bills")
 _GRID_MS: Final = 1_000
+CRON: Final = {
+    1_000: "* * * * * *",
+    5_000: "*/5 * * * * *",
+    20_000: "*/20 * * * * *",
+    60_000: "* * * * *",
+    21_600_000: "0 */6 * * *",
+}
+"""Expressions by milliseconds from fire to fire."""
+_SHORT_MS: Final = (5_000, 20_000, 60_000)
+_LONG_MS: Final = 21_600_000
 _VERBS: Final = ("ADD", "ADD", "ADD", "REPLACE", "REPLACE", "CANCEL")
 
 
@@ -23,14 +35,27 @@ class Users:
     """Requests on few ids, so that they collide."""
 
     def __init__(
-        self, *, rng: random.Random, partitions: int, clock: Callable[[], int], oracle: Oracle
+        self,
+        *,
+        rng: random.Random,
+        partitions: int,
+        clock: Callable[[], int],
+        oracle: Oracle,
+        whims: random.Random,
+        recurring: float,
     ) -> None:
+        """`recurring` is the share of recurring schedules, which `whims` draws: worlds without any
+        are what they would be if there were no such thing."""
         self.sent: list[list[Request]] = [[] for _ in range(partitions)]
         self._rng = rng
         self._clock = clock
         self._oracle = oracle
         self._ids = [f"id-{number}" for number in range(rng.choice((1, 2, 3, 5)))]
         self._past = rng.choice((0.1, 0.3, 0.6))
+        self._whims = whims
+        self._recurring = recurring
+        self.days_may_pass = False
+        """Then nobody asks for every fire of a short interval: there would be thousands."""
 
     def send(self) -> Request:
         """One more request."""
@@ -48,6 +73,8 @@ class Users:
         ]
         if earlier and verb != "CANCEL" and rng.random() < 0.3:
             request = earlier[-1]._replace(key=key, verb=verb)
+            if request.every_ms:
+                request = request._replace(due_ms=self._clock())
             if earlier[-1].verb == "CANCEL":
                 request = self._fresh(key, verb, request_id)
         else:
@@ -56,6 +83,34 @@ class Users:
         self._oracle.asked(request)
         return request
 
+    def cancel(self, request_id: str) -> Request:
+        """Have done with an id."""
+        sent = self.sent[0]
+        key = actions.action_key(Coordinates("0", 0, len(sent)))
+        request = Request(key, "CANCEL", request_id, 0, "", None, None)
+        sent.append(request)
+        self._oracle.asked(request)
+        return request
+
+    def _recur(self, single: Request) -> Request:
+        """The same, again and again; for ever only where it can be cancelled, or rarely fires."""
+        whims, now_ms = self._whims, self._clock()
+        misfire = whims.choice(("once", "all", "skip"))
+        every_ms = whims.choice((*_SHORT_MS, 1_000) if misfire == "once" else _SHORT_MS)
+        if self.days_may_pass and (misfire == "all" or whims.random() < 0.3):
+            every_ms = _LONG_MS
+        elif misfire == "all":
+            every_ms = max(every_ms, 20_000)
+        ends = whims.random() < (0.2 if single.has_id or every_ms > 5_000 else 1)
+        lasts_ms = whims.choice((4, 12, 40)) * every_ms
+        return single._replace(
+            due_ms=now_ms,
+            expires_ms=now_ms + lasts_ms if ends else None,
+            every_ms=every_ms,
+            misfire=misfire,
+            spread_ms=whims.choice((0, 0, 0, 3_000, 60_000)),
+        )
+
     def _fresh(self, key: bytes, verb: str, request_id: str) -> Request:
         rng, now_ms = self._rng, self._clock()
         if verb == "CANCEL":
@@ -63,7 +118,7 @@ class Users:
         away = -90 if rng.random() < self._past else rng.choice((3, 6, 20, 60, 150, 1_000))
         seconds = rng.randint(min(away, 0), max(away, 0))
         due_ms = (now_ms // _GRID_MS + seconds) * _GRID_MS
-        return Request(
+        single = Request(
             key,
             verb,
             request_id or key.decode(),
@@ -72,6 +127,7 @@ class Users:
             rng.choice((b"one", b"two", b"", None)),
             due_ms + rng.choice((0, 3_000, 30_000)) if rng.random() < 0.12 else None,
         )
+        return self._recur(single) if self._whims.random() < self._recurring else single
 
 
 def plan_of(request: Request) -> Plan:
@@ -80,10 +136,18 @@ def plan_of(request: Request) -> Plan:
         verb=Verb[request.verb],
         due_ms=request.due_ms,
         destination=request.destination,
-        request_id=request.schedule_id if request.schedule_id != request.key.decode() else "",
+        request_id=request.schedule_id if request.has_id else "",
         expires_ms=request.expires_ms,
         flags=actions.NULL_VALUE if request.value is None else "",
+        misfire=request.misfire,
+        cron=CRON[request.every_ms] if request.every_ms else "",
     )
+
+
+def headers_of(request: Request) -> actions.Headers:
+    """The headers that the dispatcher reads again."""
+    spread = f"{request.spread_ms}ms".encode()
+    return [(names.SPREAD, spread)] if request.spread_ms else []
 
 
 class Intake:

@@ -7,9 +7,9 @@ how often, is drawn from the seed as well, so that seeds differ in kind and not 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from simulation.oracle import ViolationError
 from simulation.protocol import Protocol
 from simulation.scene import DAY_MS, MAX_SKEW_MS, RETENTION_MS, WEEK_MS, Scene
+from simulation.series import ViolationError
 from simulation.users import DESTINATIONS
 
 _DRAIN_ROUNDS: Final = 4_000
@@ -27,9 +27,16 @@ class World(Scene):
         check_tables: bool = True,
         emphasis: Mapping[str, float] | None = None,
     ) -> None:
-        """`emphasis` makes some happenings more or less likely, by name."""
-        super().__init__(seed, protocol=protocol, story=story, check_tables=check_tables)
-        self._happenings, self._weights = self._draw_happenings(emphasis or {})
+        """`emphasis` makes some happenings more or less likely, by name; «recurring» is a share."""
+        emphasis = emphasis or {}
+        super().__init__(
+            seed,
+            protocol=protocol,
+            story=story,
+            check_tables=check_tables,
+            recurring=emphasis.get("recurring"),
+        )
+        self._happenings, self._weights = self._draw_happenings(emphasis)
 
     # the run
 
@@ -42,6 +49,7 @@ class World(Scene):
         self._make_peace()
         self._until(lambda: self.oracle.all_over and self._all_taken_in())
         self.oracle.check_end()
+        self._cancel_what_recurs()
         self._nothing_comes_back()
 
     def _draw_happenings(
@@ -71,6 +79,7 @@ class World(Scene):
         table = [*usual, (self._resume, 2), (self._start, 3)]
         table += [(what, weight * rng.choice((0, 1, 1, 3))) for what, weight in faults]
         if rng.random() < 0.3:
+            self.users.days_may_pass = True
             table += [(self._stop_fleet, 0.8), (self._outage, rng.choice((0, 0.4)))]
         total, weights = 0.0, []
         for what, weight in table:
@@ -247,10 +256,14 @@ class World(Scene):
         self._paused.clear()
         self._fleet_stopping = False
         self._requests = 0
+        self.oracle.peace_ms = self.now_ms
         for dispatcher in self._dispatchers:
             dispatcher.stopping = False
             if dispatcher not in self._lives:
                 self._revive(dispatcher)
+        self._take_all_in()
+
+    def _take_all_in(self) -> None:
         while self._intakes[-1].read(self.rng) or not self._intakes[-1].idle:
             written = self._intakes[-1].write(self.rng)
             if written is not None:
@@ -267,14 +280,33 @@ class World(Scene):
                     if dispatcher in self._lives:
                         self._advance(dispatcher)
             due_ms = self.oracle.next_due_ms()
-            far = due_ms is not None and due_ms > self.now_ms + MAX_SKEW_MS
-            self._pass_time(due_ms - self.now_ms if far and due_ms is not None else 400)
+            away_ms = 0 if due_ms is None else due_ms - self.now_ms
+            if away_ms <= MAX_SKEW_MS:
+                self._pass_time(400)
+            elif not self.oracle.fires:
+                self._pass_time(away_ms)
+            else:  # not at once: the backlog of other intervals would make this one late
+                self._pass_time(max(away_ms - 20_000, 2_000))
             for dispatcher in self._dispatchers:
                 if dispatcher not in self._lives:
                     self._revive(dispatcher)
 
     def _all_taken_in(self) -> bool:
         return all(ledger.taken == len(ledger.arrivals) for ledger in self.oracle.ledgers)
+
+    def _cancel_what_recurs(self) -> None:
+        """All that would go on for ever, and can be told to stop, is told so."""
+        ongoing = [
+            fate.request.schedule_id
+            for ledger in self.oracle.ledgers
+            for fate in ledger.pending.values()
+            if fate.series is not None and fate.request.has_id
+        ]
+        for request_id in ongoing:
+            request = self.users.cancel(request_id)
+            self.say("user", f"asks in {request.key.decode()}: {self._words(request.key)}")
+        self._take_all_in()
+        self._until(self._all_taken_in)
 
     def _nothing_comes_back(self) -> None:
         """All restart from the log alone, and much time passes: nothing is left to be delivered."""
@@ -286,5 +318,10 @@ class World(Scene):
         rounds = iter(range(12))
         self._until(lambda: next(rounds, None) is None)
         for ledger in self.oracle.ledgers:
-            if ledger.pending.keys() - ledger.forgiven:
+            ended = {
+                fate.request.schedule_id
+                for fate in ledger.pending.values()
+                if fate.series is None or fate.request.has_id
+            }
+            if ended - ledger.forgiven:
                 raise ViolationError("something is pending again after the end")
