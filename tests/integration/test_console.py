@@ -271,3 +271,27 @@ def test_bulk_deals_with_exactly_what_the_dry_run_found(
     moved = [r for r in requests if r.header("x-scheduler-action") == b"REPLACE"]
     assert len(moved) == 30
     assert {r.value for r in moved} == {b"value"}
+
+
+def test_it_goes_on_after_the_broker_was_away(tmp_path: Path, app_id: str) -> None:
+    with EmbeddedBroker(tmp_path / "own-broker") as broker:
+        log = ActionLog(broker.bootstrap_servers, app_id)
+        due = now_ms() + LATER
+        write(log, log.record(to="t", due_ms=due, request_id="before"))
+        settings = Settings(
+            bootstrap_servers=broker.bootstrap_servers,
+            app_id=app_id,
+            data_dir=tmp_path,
+            http_port=0,
+        )
+        with running(settings) as url:
+            console = ConsoleApi(url)
+            console.wait_ready()
+            broker.kill()
+            eventually(lambda: console.ask("GET", "/readyz").status == 503, 30)
+            assert console.ids() == ["before"], "what is known is still shown"
+            assert console.get("/status")["trouble"]
+            broker.start()
+            write(log, log.record(to="t", due_ms=due + 1, request_id="after"))
+            eventually(lambda: console.ids() == ["before", "after"], 40)
+            eventually(lambda: console.ask("GET", "/readyz").status == 200, 30)

@@ -24,6 +24,10 @@ class Taken(NamedTuple):
     """None for a CANCEL."""
 
 
+News = Taken | RejectionRow | int
+"""An action, a rejection, or the due time of a tombstone."""
+
+
 class Seen:
     """All that is known of one request so far."""
 
@@ -31,7 +35,6 @@ class Seen:
         self.taken: Taken | None = None
         self.gone_due: int | None = None
         """Due time of its tombstone: it was decided, or has fired."""
-        self.gone_at = 0.0
         self.rejection: RejectionRow | None = None
         self.rearmed: PendingRow | None = None
         """The dispatcher could not deliver it and will try again."""
@@ -103,6 +106,8 @@ class Effects:
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
+        self._news: list[tuple[str, News]] = []
+        """Read, but not in the view yet: only the follower's thread looks at it."""
         self.watches: list[Watch] = []
 
     def watch(self) -> Watch:
@@ -111,28 +116,40 @@ class Effects:
 
     def taken(self, key: str, partition: int, offset: int, row: PendingRow | None) -> None:
         """An action was read."""
-        with self.lock:
-            for watch in self.watches:
-                if seen := watch.remember(key.partition("#")[0]):
-                    if "#" in key:
-                        seen.rearmed = row
-                    else:
-                        seen.taken = Taken(partition, offset, row)
+        if self.watches:
+            self._news.append((key, Taken(partition, offset, row)))
 
     def gone(self, key: str, due: int) -> None:
         """A tombstone was read."""
-        with self.lock:
-            for watch in self.watches:
-                if seen := watch.remember(key):
-                    seen.gone_due, seen.gone_at = due, time.monotonic()
+        if self.watches:
+            self._news.append((key, due))
 
     def rejected(self, row: RejectionRow) -> None:
         """A rejection was read."""
-        with self.lock:
-            for watch in self.watches:
-                watch.reject(row)
+        if self.watches:
+            self._news.append(("", row))
 
     def tell(self) -> None:
-        """Wake the waiting: what was told is in the view now."""
+        """All that was read is in the view now: pass it on, and wake the waiting."""
         with self.lock:
+            for key, news in self._news:
+                for watch in self.watches:
+                    _write_down(watch, key, news)
+            self._news.clear()
             self.lock.notify_all()
+
+
+def _write_down(watch: Watch, key: str, news: News) -> None:
+    if isinstance(news, RejectionRow):
+        watch.reject(news)
+        return
+    seen = watch.remember(key.partition("#")[0])
+    if seen is None:
+        return
+    if isinstance(news, int):
+        if "#" not in key:
+            seen.gone_due = news
+    elif "#" in key:
+        seen.rearmed = news.row
+    else:
+        seen.taken = news

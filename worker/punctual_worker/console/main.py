@@ -45,7 +45,7 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit status."""
     stopped = stop_on_signals()
     with running(settings) as url:
-        _log.info("console on %s", url)
+        _log.info("pages, API, metrics and health on %s", url)
         stopped.wait()
     _log.info("stopped")
     return 0
