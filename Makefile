@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup chromium lint test chaos demo clean
+.PHONY: setup chromium lint test fuzz chaos demo clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -42,6 +42,10 @@ test: setup lint
 
 chaos: setup
 	@$(BIN)/python tests/chaos/run.py --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)
+
+# the long form: so many random requests against the oracle
+fuzz: setup
+	@PUNCTUAL_FUZZ_REQUESTS=$(or $(REQUESTS),100000) $(BIN)/pytest -m slow tests/unit/intake $(ARGS)
 
 demo: setup
 	@$(BIN)/punctual demo $(if $(ONCE),--once)

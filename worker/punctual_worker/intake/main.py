@@ -25,6 +25,7 @@ from punctual_worker.intake.replays import Rejected, rejected_since
 from punctual_worker.intake.rules import Rules, rules_from
 from punctual_worker.intake.session import intake_dir, is_local, is_stopped, start_session
 from punctual_worker.intake.stream import start_query
+from punctual_worker.intake.warming import WarmUp
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.local.jars import jar_paths
 from punctual_worker.settings import Settings
@@ -111,6 +112,7 @@ class Intake:
         self._checkpoints = Checkpoints(intake_dir(settings))
         self.registry = CollectorRegistry()
         self._metrics = IntakeMetrics(self.registry)
+        self._warm_up: WarmUp | None = None
         self._trouble = "starting"
         self._failures_in_a_row = 0
 
@@ -124,6 +126,8 @@ class Intake:
             self._settings, self._metrics, partitions=self._rejection_partitions
         )
         counter.start()
+        if is_local(self._settings):
+            self._warm_up = WarmUp(spark, self._settings, self._rules)
         try:
             while not stop.is_set():
                 try:
@@ -218,7 +222,8 @@ class Intake:
         if self._settings.intake_mode == "micro-batch":
             return "Waiting" in life.query.status["message"]
         if is_local(self._settings):
-            return len(life.lags()) == self._partitions
+            is_warm = self._warm_up is None or self._warm_up.is_over
+            return is_warm and len(life.lags()) == self._partitions
         tracker = life.spark.sparkContext.statusTracker()
         stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
         return any(stage and stage.numActiveTasks >= self._partitions for stage in stages)

@@ -41,7 +41,7 @@ def start_query(
     writer = (
         written.writeStream.format("kafka")
         .queryName(f"{settings.app_id}-intake")
-        .options(**_sink_options(settings, rules))
+        .options(**sink_options(settings, rules))
         .option("checkpointLocation", str(checkpoint))
     )
     if settings.intake_mode == "real-time":
@@ -70,7 +70,7 @@ def _source_options(settings: Settings, offsets: Mapping[int, int]) -> dict[str,
     }
 
 
-def _sink_options(settings: Settings, rules: Rules) -> dict[str, str]:
+def sink_options(settings: Settings, rules: Rules) -> dict[str, str]:
     """Never give up, never overtake: what is written is always a prefix of what was sent."""
     largest = max(rules.max_action_bytes, rules.max_rejection_bytes) + 65_536
     return {
