@@ -58,18 +58,21 @@ class SparkClients:
     def wait_until_sent(self, *, patience: float) -> bool:
         """Until no producer holds a record of an earlier query: they outlive queries."""
         deadline = time.monotonic() + patience
-        while self._unsent_bytes() > 0:
+        while not self._all_is_sent():
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK_SECONDS)
         return True
 
-    def _unsent_bytes(self) -> float:
-        return sum(
-            float(self._beans.value(bean, "buffer-total-bytes"))
-            - float(self._beans.value(bean, "buffer-available-bytes"))
-            for bean in self._beans.find("kafka.producer:type=producer-metrics,client-id=*")
-        )
+    def _all_is_sent(self) -> bool:
+        try:
+            return all(
+                self._beans.value(bean, "buffer-total-bytes")
+                == self._beans.value(bean, "buffer-available-bytes")
+                for bean in self._beans.find("kafka.producer:type=producer-metrics,client-id=*")
+            )
+        except Py4JJavaError:  # one that is being made or closed does not tell everything
+            return False
 
 
 class _Beans:
