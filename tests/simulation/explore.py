@@ -1,6 +1,7 @@
 """Explore seeds: `python tests/simulation/explore.py --seeds 1000000 --jobs 2`.
 
 Replay one as a story: `python tests/simulation/explore.py --seed 123 --story`.
+`--recurring 0.8` makes that share of the requests recurring ones, whatever the seed would have.
 With `--mutant NAME` the protocol has that mistake in it; `--mutants` lists them.
 """
 
@@ -87,8 +88,10 @@ def tell_story(
     return "\n".join([head, *story, "the log:", *world.log_lines(), head])
 
 
-def _failures(start: int, *, stop: int, mutant: str | None) -> list[Failure]:
-    protocol, check_tables, emphasis = _setting(mutant)
+def _failures(
+    start: int, *, stop: int, mutant: str | None, recurring: float | None
+) -> list[Failure]:
+    protocol, check_tables, emphasis = _setting(mutant, recurring)
     chunk = range(start, min(start + CHUNK, stop))
     tried = (
         try_seed(seed, protocol, check_tables=check_tables, emphasis=emphasis) for seed in chunk
@@ -96,20 +99,22 @@ def _failures(start: int, *, stop: int, mutant: str | None) -> list[Failure]:
     return [failure for failure in tried if failure is not None]
 
 
-def _setting(mutant: str | None) -> tuple[Protocol | None, bool, Emphasis]:
+def _setting(mutant: str | None, recurring: float | None) -> tuple[Protocol | None, bool, Emphasis]:
     """Protocol, whether tables are checked, emphasis: for a mutant as its test has them."""
     if mutant is None:
-        return None, True, None
+        return None, True, None if recurring is None else {"recurring": recurring}
     from simulation.mutants import MUTANTS
 
     return MUTANTS[mutant].protocol, False, MUTANTS[mutant].emphasis
 
 
-def _explore(first: int, count: int, jobs: int, mutant: str | None) -> int:
+def _explore(
+    first: int, count: int, jobs: int, *, mutant: str | None, recurring: float | None
+) -> int:
     began, failures, done = time.monotonic(), 0, 0
     stop = first + count
     with ProcessPoolExecutor(jobs) as pool:
-        work = partial(_failures, stop=stop, mutant=mutant)
+        work = partial(_failures, stop=stop, mutant=mutant, recurring=recurring)
         for found in pool.map(work, range(first, stop, CHUNK)):
             done = min(done + CHUNK, count)
             for failure in found:
@@ -129,6 +134,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--story", action="store_true", help="tell what happens in --seed")
+    parser.add_argument("--recurring", type=float, help="share of recurring schedules")
     parser.add_argument("--mutant", help="with this deliberate mistake")
     parser.add_argument("--mutants", action="store_true", help="list the deliberate mistakes")
     options = parser.parse_args()
@@ -139,8 +145,14 @@ def main() -> int:
             print(f"{name:<45} {mutant.mistake}")
         return 0
     if options.seed is None:
-        return _explore(options.first, options.seeds, options.jobs, options.mutant)
-    protocol, check_tables, emphasis = _setting(options.mutant)
+        return _explore(
+            options.first,
+            options.seeds,
+            options.jobs,
+            mutant=options.mutant,
+            recurring=options.recurring,
+        )
+    protocol, check_tables, emphasis = _setting(options.mutant, options.recurring)
     story = tell_story(options.seed, protocol, check_tables=check_tables, emphasis=emphasis)
     print(story if options.story else story.partition("\n")[0])
     return 1 if "BROKEN" in story.partition("\n")[0] else 0

@@ -111,6 +111,21 @@ class _RestartsOnRepetition(PartitionTurn):
             super()._decide(entry)
 
 
+class _OverlooksSpread(PartitionTurn):
+    """A REPLACE that changes nothing but the spread is taken for a repetition."""
+
+    def _decide(self, entry: Entry) -> None:
+        plan = entry.plan
+        standing = self._find(plan.request_id) if plan.request_id else None
+        alike = standing is not None and entries.same_request(
+            standing._replace(headers=[]), entry._replace(headers=[])
+        )
+        if alike and plan.cron:
+            self._out.tombstones.append(entry)
+        else:
+            super()._decide(entry)
+
+
 class _OldReplayStartsAgain(PartitionTurn):
     """After a long outage a replayed request without id begins a second run."""
 
@@ -191,6 +206,9 @@ RECURRING_MUTANTS: Final[dict[str, Mutant]] = {
     ),
     "repetition-starts-second-run": _recurring(
         "the same recurring request again starts it again", _RestartsOnRepetition
+    ),
+    "spread-overlooked": _recurring(
+        "the same recurring request with another spread changes nothing", _OverlooksSpread
     ),
     "old-replay-starts-second-run": Mutant(
         "after a long outage a replay without id starts it again",

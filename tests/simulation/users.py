@@ -74,7 +74,7 @@ class Users:
         if earlier and verb != "CANCEL" and rng.random() < 0.3:
             request = earlier[-1]._replace(key=key, verb=verb)
             if request.every_ms:
-                request = request._replace(due_ms=self._clock())
+                request = self._again(request)
             if earlier[-1].verb == "CANCEL":
                 request = self._fresh(key, verb, request_id)
         else:
@@ -110,6 +110,16 @@ class Users:
             misfire=misfire,
             spread_ms=whims.choice((0, 0, 0, 3_000, 60_000)),
         )
+
+    def _again(self, recurring: Request) -> Request:
+        """The same once more, or almost the same."""
+        request = recurring._replace(due_ms=self._clock())
+        other = self._whims.choice(("", "", "spread", "misfire"))
+        if other == "spread":
+            return request._replace(spread_ms=0 if request.spread_ms else 60_000)
+        if other == "misfire" and request.misfire != "all":
+            return request._replace(misfire="once" if request.misfire == "skip" else "skip")
+        return request
 
     def _fresh(self, key: bytes, verb: str, request_id: str) -> Request:
         rng, now_ms = self._rng, self._clock()
