@@ -95,3 +95,14 @@ def test_what_can_never_fire_is_refused_with_its_code(cron: str, timezone: str, 
     with pytest.raises(recurrence.RecurrenceError) as caught:
         recurrence.next_fire(plan(cron, timezone), 0)
     assert caught.value.code is code
+
+
+def test_a_fire_that_is_late_because_its_delivery_failed_is_not_skipped() -> None:
+    fire = plan("0 8 * * *", misfire="skip")._replace(due_ms=ms("2026-11-20T08:00"), attempt=2)
+    assert not recurrence.is_skipped(fire, ms("2026-11-20T08:05"))
+
+
+def test_a_request_without_a_timestamp_does_not_fire_for_all_of_history() -> None:
+    now = ms("2026-11-20T08:00")
+    first = recurrence.first_fire(plan("0 0 * * *", misfire="all")._replace(due_ms=-1), now)
+    assert first == ms("2026-10-22T00:00")

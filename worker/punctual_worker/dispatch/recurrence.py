@@ -18,6 +18,7 @@ from punctual_worker.contract.times import to_ms
 
 MISSED_AFTER_MS: Final = 10_000
 """A fire handled later than this was missed: its misfire rule applies."""
+OLDEST_BEGINNING_MS: Final = 30 * 24 * 3_600_000
 
 
 class RecurrenceError(ValueError):
@@ -54,8 +55,18 @@ def fire_after(plan: Plan, fired_ms: int, now_ms: int) -> int:
 
 
 def is_skipped(plan: Plan, now_ms: int) -> bool:
-    """Whether a fire that comes so late is left out. `now_ms` is without the schedule's spread."""
-    return plan.misfire == "skip" and now_ms - plan.wanted_ms > MISSED_AFTER_MS
+    """Whether a fire that comes so late is left out. `now_ms` is without the schedule's spread.
+
+    Not one that is late because its delivery failed: that is told when it is given up.
+    """
+    late = now_ms - plan.wanted_ms > MISSED_AFTER_MS
+    return plan.misfire == "skip" and not plan.attempt and late
+
+
+def first_fire(plan: Plan, now_ms: int) -> int:
+    """The first fire of a schedule that is taken in now: counted from its request, but not from a
+    timestamp so old (or missing) that `all` would fire for the whole of it."""
+    return next_fire(plan, max(plan.due_ms, now_ms - OLDEST_BEGINNING_MS))
 
 
 @lru_cache(maxsize=1024)

@@ -224,7 +224,7 @@ class PartitionTurn:
         if entry.plan.cron:
             # Its record only says when to begin: each fire is a record of the dispatcher's own.
             self._out.tombstones.append(entry)
-            self._await_fire(entry, recurrence.next_fire(entry.plan, entry.plan.due_ms))
+            self._await_fire(entry, recurrence.first_fire(entry.plan, self._now_ms))
             return
         if entry.order > self._before.cursor:
             self._put(entry)
