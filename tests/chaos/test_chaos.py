@@ -12,5 +12,4 @@ def test_nothing_is_lost_twice_or_early_whatever_is_killed(tmp_path: Path) -> No
     print(table(result))
     assert result.ok, table(result)
     assert len({fault.kind for fault in result.faults}) == 7
-    assert not result.ended_by_themselves
     assert len(result.requests) > 500

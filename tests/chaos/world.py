@@ -18,7 +18,7 @@ from support.processes import Part
 APP = "chaos"
 DISPATCHERS = 3
 TRANSACTION_TIMEOUT_MS = 10_000
-COMPACTION_LAG_MS = 40_000
+COMPACTION_LAG_MS = 60_000
 """Longer than any dispatcher is ever behind here: the design's limit."""
 BROKER_CONFIG = {"log.cleaner.backoff.ms": "500"}
 EAGER_COMPACTION = {
