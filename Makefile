@@ -7,12 +7,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup chromium lint test fuzz chaos demo clean
+.PHONY: setup chromium lint test fuzz chaos bench demo clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
 	@$(BIN)/python -m punctual_worker.local.jars
-	@$(MAKE) chromium
 
 # The pages' tests need a browser: installed if we may, else those tests are skipped and say why.
 chromium:
@@ -37,7 +36,7 @@ lint: $(STAMP)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-test: setup lint
+test: setup chromium lint
 	@$(BIN)/pytest $(ARGS)
 
 chaos: setup
@@ -46,6 +45,10 @@ chaos: setup
 # the long form: so many random requests against the oracle
 fuzz: setup
 	@PUNCTUAL_FUZZ_REQUESTS=$(or $(REQUESTS),100000) $(BIN)/pytest -m slow tests/unit/intake $(ARGS)
+
+# on a quiet machine: the figures stand beside what this machine can do at best
+bench: setup
+	@$(BIN)/python bench/run.py $(if $(QUICK),--quick)
 
 demo: setup
 	@$(BIN)/punctual demo $(if $(ONCE),--once)
