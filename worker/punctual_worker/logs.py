@@ -6,10 +6,11 @@ Client configurations hold secrets and are never logged, not even at debug level
 import json
 import logging
 import sys
-from typing import Literal, TextIO
+from typing import Final, Literal, TextIO
 
 from punctual_worker.contract.times import format_ms
 
+_REPEAT_SECONDS: Final = 10.0
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
@@ -58,3 +59,26 @@ def configure_logging(
 
 def _extra(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
+
+
+def kafka_logger() -> logging.Logger:
+    """Where Kafka clients log: while a broker is down each of them would say so many times a second."""
+    logger = logging.getLogger("punctual_worker.kafka")
+    if not logger.filters:
+        logger.addFilter(_OncePerWhile())
+    return logger
+
+
+class _OncePerWhile(logging.Filter):
+    """Lets each kind of remark through every 10 seconds; its first word is what kind it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        kind = record.getMessage().partition(" ")[0]
+        if record.created - self._told.get(kind, 0.0) < _REPEAT_SECONDS:
+            return False
+        self._told[kind] = record.created
+        return True

@@ -20,6 +20,7 @@ from confluent_kafka import (
 
 from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.writing import BrokenError
+from punctual_worker.logs import kafka_logger
 
 _QUEUED_KBYTES: Final = 16_384
 _log = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ class Group:
         self.gained: list[int] = []
         self.lost: list[int] = []
         self.joined = False
+        self.cast_out = False
+        """Whether the group went on without us."""
         self.consumer = Consumer(
             {
                 **config,
@@ -52,7 +55,7 @@ class Group:
                 "queued.max.messages.kbytes": _QUEUED_KBYTES,
                 "fetch.error.backoff.ms": 50,
             },
-            logger=_log,
+            logger=kafka_logger(),
         )
         self.consumer.subscribe(
             [topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
@@ -105,6 +108,7 @@ class Group:
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         _log.warning("partitions taken away: %s", sorted(tp.partition for tp in partitions))
         self.joined = False
+        self.cast_out = True
         self._on_revoke(consumer, partitions)
 
     def _complain(self, error: KafkaError) -> None:

@@ -21,6 +21,7 @@ from punctual_worker.dispatch.takeover import Restored, Restorer
 from punctual_worker.dispatch.timetable import Outcome, PartitionTurn
 from punctual_worker.dispatch.verdicts import Budget
 from punctual_worker.dispatch.writing import (
+    BrokenError,
     DestinationError,
     InterruptedWriteError,
     Sweeper,
@@ -286,6 +287,10 @@ class Loop:
 
     def _follow_assignment(self) -> None:
         group, restorer = self._parts.group, self._parts.restorer
+        if group.cast_out:
+            # Nothing of ours is ours any more, so starting over costs nothing; and a producer that
+            # has lived through what led to this may hang in its next transaction.
+            raise BrokenError("the consumer group went on without this dispatcher")
         if group.lost:
             for number in group.lost:
                 restorer.cancel(number)

@@ -2,6 +2,7 @@
 
 import fcntl
 import logging
+import os
 import signal
 import threading
 import time
@@ -26,10 +27,12 @@ from punctual_worker.dispatch.writing import (
     ExactlyOnceWriter,
     Sweeper,
     Writer,
+    anything_left_behind,
 )
 from punctual_worker.errors import PunctualError
 from punctual_worker.health import HealthServer
 from punctual_worker.kafka_clients import librdkafka_config
+from punctual_worker.logs import kafka_logger
 from punctual_worker.settings import Settings
 from punctual_worker.topics.admin import TopicAdmin, TopicsError
 from punctual_worker.topics.plan import TopicState
@@ -53,6 +56,9 @@ def run(settings: Settings) -> int:
     directory = settings.data_dir / "dispatcher" / settings.app_id
     with _claim(directory):
         Dispatcher(settings, directory).serve(stop)
+    if anything_left_behind():
+        logging.shutdown()
+        os._exit(0)  # the ordinary end would wait for a client that does not answer
     return 0
 
 
@@ -69,7 +75,7 @@ class Dispatcher:
         self._writer_id = f"{settings.app_id}-dispatcher-{_instance(directory)}"
         self._registry = CollectorRegistry()
         self._metrics = DispatchMetrics(self._registry)
-        self._admin = AdminClient(self._config, logger=_log)
+        self._admin = AdminClient(self._config, logger=kafka_logger())
         self._loop: Loop | None = None
         self._trouble = "starting"
 
@@ -185,7 +191,10 @@ class Dispatcher:
         answers = self._admin.describe_topics(
             TopicCollection([topic]), request_timeout=_ASK_SECONDS
         )
-        return str(answers[topic].result(_ASK_SECONDS).topic_id)
+        try:
+            return str(answers[topic].result(_ASK_SECONDS).topic_id)
+        except TimeoutError as error:
+            raise TopicsError(f"Kafka did not describe {topic} in time.") from error
 
     def _list_partitions(self) -> dict[str, int]:
         listed = self._admin.list_topics(timeout=_ASK_SECONDS)

@@ -31,6 +31,7 @@ from punctual_worker.dispatch.restoring import TakeOver
 from punctual_worker.dispatch.store import Store, StoreMemory, now_ms
 from punctual_worker.dispatch.timetable import Policy
 from punctual_worker.dispatch.writing import fence
+from punctual_worker.logs import kafka_logger
 
 _GRACE_SECONDS: Final = 0.5
 """How long a former owner may take to finish its transaction before it is fenced."""
@@ -81,7 +82,7 @@ class Restorer:
         self._memory = StoreMemory()
         self._orders: queue.SimpleQueue[dict[int, object] | None] = queue.SimpleQueue()
         self._tickets: dict[int, object] = {}
-        self._admin = AdminClient(config, logger=_log)
+        self._admin = AdminClient(config, logger=kafka_logger())
         self._patient = self._consumer("read_committed")
         """Asks for offsets, waiting for open transactions; kept, because connecting takes time."""
         self._impatient = self._consumer("read_uncommitted")
@@ -134,7 +135,7 @@ class Restorer:
                     time.sleep(0.2)
                     # After a leader has changed, the client goes on asking with the epoch it
                     # knows, and is refused, until its metadata is old: minutes. A new one asks.
-                    self._admin = AdminClient(self._config, logger=_log)
+                    self._admin = AdminClient(self._config, logger=kafka_logger())
                 tickets = {n: t for n, t in tickets.items() if self._tickets.get(n) is t}
 
     def _restore(self, tickets: dict[int, object]) -> None:
@@ -252,7 +253,7 @@ class Restorer:
                 "auto.offset.reset": "earliest",
                 "queued.max.messages.kbytes": 32_768,
             },
-            logger=_log,
+            logger=kafka_logger(),
         )
 
 

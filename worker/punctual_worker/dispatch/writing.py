@@ -13,40 +13,20 @@ from typing import Any, Final, NamedTuple, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from punctual_worker.contract import actions
-from punctual_worker.contract.codes import Code
 from punctual_worker.contract.topics import TopicNames
+from punctual_worker.dispatch import blame, entries
 from punctual_worker.dispatch import checkpoint as checkpoints
-from punctual_worker.dispatch import entries
+from punctual_worker.dispatch.deadlines import Caller, HangingCallError
 from punctual_worker.dispatch.destinations import Fault
-from punctual_worker.dispatch.entries import Entry
+from punctual_worker.dispatch.entries import Delivery
 from punctual_worker.dispatch.restoring import tombstone_headers
 from punctual_worker.dispatch.timetable import Outcome
+from punctual_worker.logs import kafka_logger
 
 _log = logging.getLogger(__name__)
 
+_MESSAGE_TIMEOUT_MS: Final = 5_000
 _PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
-_MESSAGE_FAULTS: Final = {
-    KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.INVALID_RECORD,
-    KafkaError.INVALID_MSG,
-}
-_TOPIC_FAULTS: Final = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    KafkaError.TOPIC_EXCEPTION,
-    KafkaError.POLICY_VIOLATION,
-    KafkaError.NOT_ENOUGH_REPLICAS,
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-}
-_UNCLEAR_FAULTS: Final = {
-    *_TOPIC_FAULTS,
-    *_MESSAGE_FAULTS,
-    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
-}
-"""Where the report names no culprit, or names everybody: a destination is to blame only if it
-was alone in the transaction."""
 
 
 class DestinationError(Exception):
@@ -110,7 +90,7 @@ class _Records:
                 **config,
                 "on_delivery": self._on_error,
             },
-            logger=_log,
+            logger=kafka_logger(),
         )
 
     def _on_error(self, error: KafkaError | None, message: Message) -> None:
@@ -177,21 +157,17 @@ class _Records:
             if message.topic() not in self._topics.all
         ]
         faults = [
-            _fault(error, message, works)
+            blame.fault(error, message, _deliveries(works))
             for error, message in blamed
-            if error.code() in _TOPIC_FAULTS | _MESSAGE_FAULTS
+            if error.code() in blame.CLEAR
         ]
         if faults:
             return DestinationError(faults, set())
-        if {cause.code(), *(error.code() for error, _ in blamed)} & _UNCLEAR_FAULTS:
-            topics = {
-                delivery.entry.plan.destination
-                for work in works
-                for delivery in work.outcome.deliveries
-            }
+        if {cause.code(), *(error.code() for error, _ in blamed)} & blame.UNCLEAR:
+            topics = {delivery.entry.plan.destination for delivery in _deliveries(works)}
             if len(topics) == 1:
                 topic = topics.pop()
-                return DestinationError([Fault(topic, _code(cause), _reason(topic, cause))], set())
+                return DestinationError([blame.topic_fault(topic, cause)], set())
             if topics:
                 return DestinationError([], topics)
         told = "; ".join(f"{message.topic()}: {error}" for error, message in self._errors[:3])
@@ -220,11 +196,12 @@ class ExactlyOnceWriter:
         self._config = {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": transaction_timeout_ms,
-            "message.timeout.ms": min(5_000, transaction_timeout_ms),
+            "message.timeout.ms": min(_MESSAGE_TIMEOUT_MS, transaction_timeout_ms),
             **config,
         }
         self._topics = topics
         self._rejections_compacted = rejections_compacted
+        self._caller = Caller()
         self._records = self._new_records(60)
 
     def write(self, works: Sequence[Work], group: Any) -> None:
@@ -233,19 +210,25 @@ class ExactlyOnceWriter:
         try:
             producer.begin_transaction()
             self._records.produce(works)
-            producer.send_offsets_to_transaction(
-                [_offset(self._topics.actions, work) for work in works], group, self._timeout
+            offsets = [_offset(self._topics.actions, work) for work in works]
+            self._caller.call(
+                lambda: producer.send_offsets_to_transaction(offsets, group, self._timeout),
+                self._timeout,
             )
-            _until_done(producer.commit_transaction, self._timeout)
+            self._finish(producer.commit_transaction)
         except KafkaException as error:
             raise self._abort(works, error.args[0]) from error
+        except HangingCallError as error:
+            raise BrokenError(str(error)) from error
 
     def _abort(self, works: Sequence[Work], cause: KafkaError) -> Exception:
         if cause.fatal() or not (cause.txn_requires_abort() or cause.retriable()):
             return BrokenError(str(cause))
         failed = self._records
         try:
-            _until_done(failed.producer.abort_transaction, self._timeout)
+            self._finish(failed.producer.abort_transaction)
+        except HangingCallError as error:
+            return BrokenError(f"{cause}; {error}")
         except KafkaException as error:
             if not cause.txn_requires_abort():
                 return BrokenError(f"{cause}; and the transaction cannot be aborted: {error}")
@@ -255,17 +238,37 @@ class ExactlyOnceWriter:
             self._records = self._new_records(self._timeout)
         return failed.failure(works, cause)
 
+    def _finish(self, call: Any) -> None:
+        self._caller.call(lambda: _until_done(call, self._timeout), self._timeout)
+
     def _new_records(self, patience: float) -> _Records:
         records = _Records(
             self._config, topics=self._topics, rejections_compacted=self._rejections_compacted
         )
-        _until_done(records.producer.init_transactions, patience)
+        try:
+            self._caller.call(
+                lambda: _until_done(records.producer.init_transactions, patience), patience
+            )
+        except HangingCallError as error:
+            raise BrokenError(str(error)) from error
         return records
 
     def close(self) -> None:
         """Let go of the connection; an open transaction is aborted by the broker."""
+        if self._caller.hangs:
+            _left_behind.append(self._records)  # closing it, or its end, would hang as well
+            return
+        self._caller.close()
         self._records.producer.purge()
         self._records.producer.close()
+
+
+_left_behind: Final[list[_Records]] = []
+
+
+def anything_left_behind() -> bool:
+    """Whether a hanging client is still in the process, so that it cannot end in the usual way."""
+    return bool(_left_behind)
 
 
 class AtLeastOnceWriter:
@@ -276,7 +279,7 @@ class AtLeastOnceWriter:
     ) -> None:
         self._actions = topics.actions
         self._records = _Records(
-            {"message.timeout.ms": 5_000, **config},
+            {"message.timeout.ms": _MESSAGE_TIMEOUT_MS, **config},
             topics=topics,
             rejections_compacted=rejections_compacted,
         )
@@ -287,10 +290,12 @@ class AtLeastOnceWriter:
             self._records.produce(works)
         except KafkaException as error:
             raise self._records.failure(works, error.args[0]) from error
-        self._records.producer.flush()
+        left = self._records.producer.flush(2 * _MESSAGE_TIMEOUT_MS / 1000)
         cause = self._records.first_error
         if cause is not None:
             raise self._records.failure(works, cause)
+        if left:
+            raise BrokenError(f"{left} records were neither written nor refused in time")
         try:
             group.commit(
                 offsets=[_offset(self._actions, work) for work in works], asynchronous=False
@@ -332,7 +337,7 @@ class Sweeper:
 
 def fence(config: dict[str, Any], transactional_id: str) -> None:
     """Abort what a vanished owner left open, without waiting for its transaction to time out."""
-    producer = Producer({**config, "transactional.id": transactional_id}, logger=_log)
+    producer = Producer({**config, "transactional.id": transactional_id}, logger=kafka_logger())
     _until_done(producer.init_transactions, 10)
     producer.close()
 
@@ -356,32 +361,5 @@ def _offset(topic: str, work: Work) -> TopicPartition:
     )
 
 
-def _fault(error: KafkaError, message: Message, works: Sequence[Work]) -> Fault:
-    topic = str(message.topic())
-    culprit = _find(message, works) if error.code() in _MESSAGE_FAULTS else None
-    return Fault(
-        topic, _code(error), _reason(topic, error), None if culprit is None else culprit.key
-    )
-
-
-def _find(message: Message, works: Sequence[Work]) -> Entry | None:
-    """The entry behind a failed record; compared by content, as this happens rarely."""
-    for work in works:
-        for delivery in work.outcome.deliveries:
-            entry = delivery.entry
-            if (
-                entry.plan.destination == message.topic()
-                and entry.user_key == message.key()
-                and entry.value == message.value()
-            ):
-                return entry
-    return None
-
-
-def _code(error: KafkaError) -> Code:
-    unknown = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}  # noqa: SLF001
-    return Code.UNKNOWN_DESTINATION if error.code() in unknown else Code.DELIVERY_FAILED
-
-
-def _reason(topic: str, error: KafkaError) -> str:
-    return f"x-scheduler-deliver-to {topic!r}: {error.str()}"
+def _deliveries(works: Sequence[Work]) -> list[Delivery]:
+    return [delivery for work in works for delivery in work.outcome.deliveries]

@@ -261,7 +261,10 @@ def _topic_id(settings: Settings) -> str:
     # must live until the answer is there
     admin = AdminClient({"log_level": 2, **librdkafka_config(settings)})
     asked = admin.describe_topics(TopicCollection([name]), request_timeout=_ASK_SECONDS)
-    return str(asked[name].result(_ASK_SECONDS).topic_id)
+    try:
+        return str(asked[name].result(_ASK_SECONDS).topic_id)
+    except TimeoutError as error:
+        raise TopicsError(f"Kafka did not describe {name} in time.") from error
 
 
 def _reason(query: StreamingQuery) -> str:
