@@ -62,7 +62,7 @@ def _extra(record: logging.LogRecord) -> dict[str, object]:
 
 
 def kafka_logger() -> logging.Logger:
-    """Where Kafka clients log: while a broker is down each of them would say so many times a second."""
+    """Where Kafka clients log: in an outage each of them would say so many times a second."""
     logger = logging.getLogger("punctual_worker.kafka")
     if not logger.filters:
         logger.addFilter(_OncePerWhile())
