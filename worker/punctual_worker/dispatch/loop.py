@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from punctual_worker.contract import actions
+from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch.destinations import Destinations
 from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.group import Group
@@ -274,6 +275,7 @@ class Loop:
         owned = self._owned[work.partition]
         outcome = work.outcome
         owned.store.in_step(now)
+        owned.store.remember(checkpoints.encode(outcome.checkpoint))
         owned.partition.settle(outcome, recorded_ms=now if work.record_checkpoint else None)
         owned.unswept += outcome.fired
         owned.committed_ms = now

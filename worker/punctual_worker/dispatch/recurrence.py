@@ -18,7 +18,7 @@ from punctual_worker.contract.times import to_ms
 
 MISSED_AFTER_MS: Final = 10_000
 """A fire handled later than this was missed: its misfire rule applies."""
-OLDEST_BEGINNING_MS: Final = 30 * 24 * 3_600_000
+OLDEST_BEGINNING_MS: Final = 366 * 24 * 3_600_000
 
 
 class RecurrenceError(ValueError):

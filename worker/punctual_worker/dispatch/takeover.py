@@ -151,18 +151,22 @@ class Restorer:
                     topic_id=self._location.topic_id,
                     max_age_ms=self._location.store_max_age_ms,
                 )
-                open_takeovers[number] = TakeOver(
-                    stores[number], committed[number], deliver_if_lost=self._deliver_if_lost
-                )
-            writers = {n: c.writer for n, c in committed.items() if c is not None}
+                open_takeovers[number] = self._begin(stores[number], committed[number])
             while open_takeovers:
                 self._drop_cancelled(tickets, open_takeovers, stores)
+                writers = {c.writer for c in committed.values() if c is not None}
                 _LogReading(self._consumer, self._admin, self._location.topic).read(
                     open_takeovers,
-                    on_stuck=lambda: self._fence(writers.values()),
+                    on_stuck=lambda: self._fence(writers),  # noqa: B023 called before it changes
                     still_wanted=lambda n: self._tickets.get(n) is tickets[n],
                 )
+                # What was open while we read may have been committed since, checkpoint and all.
+                now = self._ask_committed(self._patient, list(open_takeovers), seconds=_ASK_SECONDS)
                 for number, takeover in list(open_takeovers.items()):
+                    if now[number] != committed[number]:
+                        committed[number] = now[number]
+                        open_takeovers[number] = self._begin(stores[number], now[number])
+                        continue
                     error = _finish(takeover)
                     if takeover.checkpoint is None and error is None:
                         continue
@@ -179,6 +183,20 @@ class Restorer:
         finally:
             for store in stores.values():
                 store.close()
+
+    def _begin(self, store: Store, committed: Checkpoint | None) -> TakeOver:
+        """A take-over from what Kafka says is committed, or from what we know to be.
+
+        After a crash Kafka 4.3.1 was seen to tell the checkpoint before the last: the deliveries
+        of a transaction stood, its offsets did not. What this dispatcher itself saw committed is
+        not taken back.
+        """
+        if committed is not None and store.remembered:
+            remembered = checkpoints.decode(store.remembered)
+            if committed.is_behind(remembered):
+                _log.warning("Kafka tells an older checkpoint than was committed: ours is used")
+                committed = remembered
+        return TakeOver(store, committed, deliver_if_lost=self._deliver_if_lost)
 
     def _drop_cancelled(
         self,
