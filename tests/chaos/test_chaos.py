@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from chaos.run import run, table
 
-
 BROKER_KILL = frozenset({"broker kill -9"})
 """Left to `make chaos`: Kafka 4.3.1 itself has once come back from it with a transaction's records
 committed and its offsets not (docs/design.md, known limits)."""
