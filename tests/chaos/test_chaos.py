@@ -6,8 +6,8 @@ import pytest
 from chaos.run import run, table
 
 BROKER_KILL = frozenset({"broker kill -9"})
-"""Left to `make chaos`: Kafka 4.3.1 itself has once come back from it with a transaction's records
-committed and its offsets not (docs/design.md, known limits)."""
+"""Left to `make chaos` while it can still end with a message delivered twice, as it did once
+(docs/design.md, known limits). To come back when that is closed."""
 
 
 @pytest.mark.timeout(600)

@@ -187,9 +187,9 @@ class Restorer:
     def _begin(self, store: Store, committed: Checkpoint | None) -> TakeOver:
         """A take-over from what Kafka says is committed, or from what we know to be.
 
-        After a crash Kafka 4.3.1 was seen to tell the checkpoint before the last: the deliveries
-        of a transaction stood, its offsets did not. What this dispatcher itself saw committed is
-        not taken back.
+        After a broker's crash an owner once went on from the checkpoint before the last and
+        delivered twice (docs/design.md, known limits; why is not proven). What this dispatcher
+        itself saw committed is not taken back.
         """
         if committed is not None and store.remembered:
             remembered = checkpoints.decode(store.remembered)
