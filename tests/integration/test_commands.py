@@ -85,9 +85,11 @@ def test_a_request_is_produced_as_asked_and_where_it_went_is_told(
         "partition": record.partition,
         "offset": record.offset + 1,
     }
+    assert run("pause", "r1", "--key", "k").stdout.startswith("PAUSE id r1: requested")
+    assert run("resume", "r1", "--key", "k").stdout.startswith("RESUME id r1: requested")
     assert run("cancel", "--id", "r1", "--key", "k").stdout.startswith("CANCEL id r1: requested")
-    values = [r.value for r in consume_committed(broker.bootstrap_servers, topic, 3)]
-    assert values == [b"hello", b"from stdin", None]
+    values = [r.value for r in consume_committed(broker.bootstrap_servers, topic, 5)]
+    assert values == [b"hello", b"from stdin", None, None, None]
 
 
 def test_a_request_without_a_key_is_explained(

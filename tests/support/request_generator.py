@@ -24,7 +24,7 @@ _JUNK = [
     "\u017f",
 ]
 _LEGAL = {
-    "action": ["ADD", "add", "REPLACE", "Replace", "CANCEL"],
+    "action": ["ADD", "add", "REPLACE", "Replace", "CANCEL", "PAUSE", "resume"],
     "deliver-to": ["reminders", "orders.eu", "a", "x" * 249, "...", "A_b-9"],
     "deliver-at": [
         *("2026-11-18T20:00:00.000Z", "2026-11-18T20:00", "2026-12-01t09:30:00,1239z"),
@@ -152,7 +152,10 @@ class RequestGenerator:
 
     def _action(self) -> str:
         return self._random.choice(
-            ["ADD", "REPLACE", "CANCEL", "add", "Cancel", "rePlace", "DELETE", " ADD"]
+            [
+                *("ADD", "REPLACE", "CANCEL", "add", "Cancel", "rePlace", "DELETE", " ADD"),
+                *("PAUSE", "Resume", "PAUSED", "re\u017fume"),
+            ]
         )
 
     def _topic(self) -> str:

@@ -17,6 +17,7 @@ KNOWN = {
 }
 STALE = {"scheduled-for", "source", "error", "error-code", "rejected-at"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+VERBS = {"add": "A", "replace": "R", "cancel": "C", "pause": "P", "resume": "U"}
 DIGITS = set("0123456789")
 TOPIC_CHARACTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 LETTERS = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -70,7 +71,7 @@ def judge(request: Request, world: World) -> Verdict:
     if "action" in found:
         text = _text(found["action"], codes)
         if text is not None:
-            verb = {"add": "A", "replace": "R", "cancel": "C"}.get(text.lower(), "")
+            verb = VERBS.get(text.lower(), "")
             if not verb:
                 codes.add("unknown-action")
         else:
@@ -84,7 +85,7 @@ def judge(request: Request, world: World) -> Verdict:
                 request_id = text
             else:
                 codes.add("invalid-request-id")
-    elif verb in ("R", "C"):
+    elif verb not in ("A", ""):
         codes.add("missing-request-id")
 
     plan = {"verb": verb, "request_id": request_id, "due_ms": "0"}

@@ -1,9 +1,17 @@
 """Requests as the contract writes them."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from punctual_worker.client import RequestError, cancel_request, delivery_request
+from punctual_worker.client import (
+    Request,
+    RequestError,
+    cancel_request,
+    delivery_request,
+    pause_request,
+    resume_request,
+)
 
 
 def test_a_request_carries_what_was_asked_for_after_the_users_headers() -> None:
@@ -41,12 +49,18 @@ def test_a_delay_may_be_text_or_a_timedelta() -> None:
     assert headers["x-scheduler-delay"] == b"PT15M"
 
 
-def test_a_cancel_has_no_value() -> None:
-    request = cancel_request("r1", key=b"k")
+@pytest.mark.parametrize(
+    ("build", "action"),
+    [(cancel_request, b"CANCEL"), (pause_request, b"PAUSE"), (resume_request, b"RESUME")],
+)
+def test_what_is_about_another_request_has_no_value(
+    build: Callable[..., Request], action: bytes
+) -> None:
+    request = build("r1", key=b"k")
 
     assert (request.key, request.value) == (b"k", None)
     assert dict(request.headers) == {
-        "x-scheduler-action": b"CANCEL",
+        "x-scheduler-action": action,
         "x-scheduler-request-id": b"r1",
     }
 

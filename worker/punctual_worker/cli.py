@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from punctual_worker.commands.client import cancel, replace, schedule
+from punctual_worker.commands.client import cancel, pause, replace, resume, schedule
 from punctual_worker.commands.console import console
 from punctual_worker.commands.jobs import job
 from punctual_worker.commands.listing import completion, list_pending, show
@@ -49,6 +49,8 @@ for command in (
     schedule,
     replace,
     cancel,
+    pause,
+    resume,
     watch,
     job,
 ):

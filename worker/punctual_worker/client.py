@@ -18,7 +18,6 @@ from punctual_worker.errors import PunctualError
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
 
-Action = Literal["ADD", "REPLACE", "CANCEL"]
 Headers = Sequence[tuple[str, bytes | None]]
 _TIMEOUT_SECONDS: Final = 30.0
 
@@ -84,8 +83,21 @@ def delivery_request(
 
 def cancel_request(request_id: str, *, key: bytes | None = None) -> Request:
     """A request to forget a pending one; give the key that was given then, for the order's sake."""
-    wanted = ((names.ACTION, "CANCEL"), (names.REQUEST_ID, request_id))
-    return Request(key, None, _encoded(wanted))
+    return _request_about(request_id, action="CANCEL", key=key)
+
+
+def pause_request(request_id: str, *, key: bytes | None = None) -> Request:
+    """A request to hold a pending one back, also when it falls due, until it is resumed."""
+    return _request_about(request_id, action="PAUSE", key=key)
+
+
+def resume_request(request_id: str, *, key: bytes | None = None) -> Request:
+    """A request to let a paused one go on."""
+    return _request_about(request_id, action="RESUME", key=key)
+
+
+def _request_about(request_id: str, *, action: str, key: bytes | None) -> Request:
+    return Request(key, None, _encoded(((names.ACTION, action), (names.REQUEST_ID, request_id))))
 
 
 class Client:

@@ -12,7 +12,7 @@ from support.routing import Routed, route, rules
 NOW = 1_794_996_000_000
 GOOD = {"deliver-to": b"reminders", "deliver-at": b"2026-11-19T12:00:00Z"}
 BAD: list[tuple[str, dict[str, bytes | None], list[str]]] = [
-    ("unknown-action", {**GOOD, "action": b"DELETE"}, ["action is 'DELETE'", "ADD, REPLACE or"]),
+    ("unknown-action", {**GOOD, "action": b"DELETE"}, ["action is 'DELETE'", "CANCEL, PAUSE or"]),
     ("unknown-action", {**GOOD, "action": b""}, ["action is empty"]),
     ("unknown-action", {**GOOD, "action": None}, ["action has a null value"]),
     ("unknown-header", {**GOOD, "expire-at": b"x"}, ["x-scheduler-expire-at", "expires-at"]),
@@ -21,6 +21,9 @@ BAD: list[tuple[str, dict[str, bytes | None], list[str]]] = [
     ("missing-deliver-at", {"deliver-to": b"a"}, ["deliver-at is missing", "delay", "cron"]),
     ("missing-request-id", {**GOOD, "action": b"REPLACE"}, ["request-id is missing"]),
     ("missing-request-id", {"action": b"cancel"}, ["request-id is missing"]),
+    ("missing-request-id", {**GOOD, "action": b"PAUSE"}, ["request-id is missing"]),
+    ("missing-request-id", {"action": b"Resume"}, ["request-id is missing"]),
+    ("invalid-request-id", {"action": b"PAUSE", "request-id": b""}, ["request-id is empty"]),
     ("invalid-deliver-at", {**GOOD, "deliver-at": b"1794996000"}, ["'1794996000'", "Digits alone"]),
     ("invalid-deliver-at", {**GOOD, "deliver-at": None}, ["null value", "ISO 8601"]),
     ("invalid-delay", {"deliver-to": b"a", "delay": b"15 min"}, ["'15 min'", "PT15M"]),
@@ -82,10 +85,15 @@ def test_several_faults_are_all_told(spark: SparkSession) -> None:
     assert all(name in routed.sentences for name in ("deliver-to", "delay", "expires-at"))
 
 
-def test_a_cancel_does_not_look_at_what_it_does_not_use(spark: SparkSession) -> None:
-    headers = {"action": b"CANCEL", "request-id": b"r", "deliver-at": b"\xff", "spread": b"x"}
-    plan = decode_plan(only(spark, request(headers, value=None)).plan.encode())
-    assert (plan.verb, plan.due_ms, plan.request_id, plan.null_value) == ("C", 0, "r", True)
+@pytest.mark.parametrize(("action", "verb"), [("CANCEL", "C"), ("PAUSE", "P"), ("RESUME", "U")])
+def test_what_is_about_another_request_does_not_look_at_what_it_does_not_use(
+    spark: SparkSession, action: str, verb: str
+) -> None:
+    about = {"action": action.encode(), "request-id": b"r|1"}
+    routed = only(spark, request({**about, "deliver-at": b"\xff", "spread": b"x"}, value=None))
+    assert routed.plan == f"1|{verb}|0||||n|||||||r|1"
+    assert routed.partition == zlib.crc32(b"r|1") % 8
+    assert not decode_plan(routed.plan.encode()).verb.delivers
 
 
 def test_the_last_of_a_repeated_header_counts(spark: SparkSession) -> None:

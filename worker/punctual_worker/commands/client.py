@@ -1,4 +1,4 @@
-"""`punctual schedule`, `replace` and `cancel`: requests of a person or a script."""
+"""`punctual schedule`, `replace`, `cancel`, `pause`, `resume`: requests of a person or a script."""
 
 import json
 import re
@@ -10,7 +10,15 @@ from typing import Any, Final, Literal
 
 import click
 
-from punctual_worker.client import Client, Placed, Request, cancel_request, delivery_request
+from punctual_worker.client import (
+    Client,
+    Placed,
+    Request,
+    cancel_request,
+    delivery_request,
+    pause_request,
+    resume_request,
+)
 from punctual_worker.commands.options import CONNECTION, with_settings
 from punctual_worker.contract.times import format_ms, to_ms
 from punctual_worker.errors import PunctualError
@@ -75,6 +83,28 @@ def cancel(settings: Settings, *, request_id: str, key: str | None, as_json: boo
     """Forget a pending message."""
     request = cancel_request(request_id, key=None if key is None else key.encode())
     _send(settings, request, as_json=as_json, told={"action": "CANCEL", "id": request_id})
+
+
+@click.command()
+@with_settings(*CONNECTION)
+@click.argument("request_id", metavar="ID")
+@_KEY_OPTION
+@_JSON_OPTION
+def pause(settings: Settings, *, request_id: str, key: str | None, as_json: bool) -> None:
+    """Hold a pending message back, also when it falls due, until it is resumed."""
+    request = pause_request(request_id, key=None if key is None else key.encode())
+    _send(settings, request, as_json=as_json, told={"action": "PAUSE", "id": request_id})
+
+
+@click.command()
+@with_settings(*CONNECTION)
+@click.argument("request_id", metavar="ID")
+@_KEY_OPTION
+@_JSON_OPTION
+def resume(settings: Settings, *, request_id: str, key: str | None, as_json: bool) -> None:
+    """Let a paused message go on; what fell due meanwhile follows its misfire rule."""
+    request = resume_request(request_id, key=None if key is None else key.encode())
+    _send(settings, request, as_json=as_json, told={"action": "RESUME", "id": request_id})
 
 
 def _send_delivery(

@@ -88,7 +88,7 @@ def read_action(
         plan = actions.decode_plan(record_headers[-1][1] or b"")
     except actions.InvalidPlanError:
         return None
-    if plan.verb is actions.Verb.CANCEL:
+    if not plan.verb.delivers:
         return None
     return PendingRow(
         due=max(plan.due_ms, 0),

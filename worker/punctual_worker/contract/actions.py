@@ -29,11 +29,24 @@ _ORDER_BYTES: Final = 8
 
 
 class Verb(StrEnum):
-    """What an action asks for."""
+    """What an action asks for.
+
+    All but ADD and REPLACE are about the pending schedule of their id and say nothing else: in
+    their plans, due time is 0 and every other field but the id is empty.
+    """
 
     ADD = "A"
     REPLACE = "R"
     CANCEL = "C"
+    PAUSE = "P"
+    """Nothing of it is delivered until RESUME; what falls due meanwhile waits."""
+    RESUME = "U"
+    """It goes on; what fell due meanwhile follows its misfire rule."""
+
+    @property
+    def delivers(self) -> bool:
+        """Whether it asks for a delivery; if not, the record is about that of another."""
+        return self in (Verb.ADD, Verb.REPLACE)
 
 
 class Plan(NamedTuple):

@@ -1,9 +1,9 @@
 """What is wrong with a request: codes and sentences. Columns in, Columns out. Pure.
 
 Each fault is a code, a condition over the columns of `requests`, and a sentence that names the
-header, the value given (shortened) and what is wanted. Headers that a CANCEL does not use are not
-looked at: producers reuse their headers. Where the action itself cannot be told, only what holds
-for every action is judged.
+header, the value given (shortened) and what is wanted. Headers that a CANCEL, PAUSE or RESUME
+does not use are not looked at: producers reuse their headers. Where the action itself cannot be
+told, only what holds for every action is judged.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _SHOWN_BYTES: Final = 20
 _ISO_TIME: Final = "an ISO 8601 time such as 2026-11-18T20:00:00.000Z"
 _DURATION: Final = "a duration such as PT15M, P1DT2H, 250ms, 90s, 15m, 2h or 1d"
 _WANTED: Final = {
-    names.ACTION: "ADD, REPLACE or CANCEL",
+    names.ACTION: "ADD, REPLACE, CANCEL, PAUSE or RESUME",
     names.DELIVER_TO: "a topic name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'",
     names.DELIVER_AT: _ISO_TIME,
     names.DELAY: _DURATION,
@@ -54,7 +54,8 @@ class Fault:
 
 def is_timed() -> Column:
     """Whether the request is one that asks for a delivery."""
-    return sf.coalesce(sf.col("verb") != Verb.CANCEL.value, sf.lit(False))
+    timed = [verb.value for verb in Verb if verb.delivers]
+    return sf.coalesce(sf.col("verb").isin(*timed), sf.lit(False))
 
 
 def is_allowed(rules: Rules) -> Column:
@@ -126,7 +127,7 @@ def _id_faults() -> list[Fault]:
         _missing(
             Code.MISSING_REQUEST_ID,
             needs_id & ~there(names.REQUEST_ID),
-            f"{names.REQUEST_ID} is missing: REPLACE and CANCEL want the id of a request.",
+            f"{names.REQUEST_ID} is missing: every action but ADD wants the id of a request.",
         ),
         _invalid(Code.INVALID_REQUEST_ID, names.REQUEST_ID, "request_id"),
     ]

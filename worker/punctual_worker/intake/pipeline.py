@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
+from punctual_worker.contract.actions import Verb
 from punctual_worker.intake.rarely import rarely
 from punctual_worker.intake.replays import Rejected, was_rejected
 from punctual_worker.intake.requests import with_facts
@@ -49,9 +50,9 @@ def route(
 
 def with_counts(routed: DataFrame, rules: Rules) -> DataFrame:
     """Counts the actions by verb as they pass; they arrive with the progress of each batch."""
-    return routed.observe(
-        OBSERVED, *(sf.count(sf.when(sf.col("verb") == verb, 1)).alias(verb) for verb in "ARC")
-    ).drop("verb")
+    verb = sf.col("verb")
+    counts = (sf.count(sf.when(verb == one.value, 1)).alias(one.value) for one in Verb)
+    return routed.observe(OBSERVED, *counts).drop("verb")
 
 
 def _with_rejection(judged: DataFrame, rules: Rules) -> DataFrame:

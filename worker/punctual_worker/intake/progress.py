@@ -29,7 +29,7 @@ from punctual_worker.intake.replays import Rejected
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
 
-_ACTIONS: Final = {Verb.ADD: "add", Verb.REPLACE: "replace", Verb.CANCEL: "cancel"}
+_ACTIONS: Final = {verb: verb.name.lower() for verb in Verb}
 _DISPATCHERS_CODES: Final = frozenset(
     {Code.REQUEST_ID_IN_USE, Code.UNKNOWN_DESTINATION, Code.DELIVERY_FAILED, Code.EXPIRED}
 )

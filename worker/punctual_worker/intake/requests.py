@@ -32,7 +32,7 @@ _CRON: Final = rf"\A(?=.{{1,{MAX_CRON_CHARS}}}\z){_CRON_FIELD}(?:[ \t]+{_CRON_FI
 _TIMEZONE: Final = r"\A(?=.{1,64}\z)[A-Za-z][A-Za-z0-9+_-]*(?:/[A-Za-z0-9][A-Za-z0-9+_-]*){0,2}\z"
 _MISFIRE: Final = r"(?i)\A(?:once|all|skip)\z"
 _PARTITION: Final = r"\A[0-9]{1,10}\z"
-_VERBS: Final = {"ADD": Verb.ADD, "REPLACE": Verb.REPLACE, "CANCEL": Verb.CANCEL}
+_VERBS: Final = {verb.name.lower(): verb for verb in Verb}
 
 
 def raw(name: str) -> Column:
@@ -112,7 +112,8 @@ def _without_stale() -> Column:
 
 
 def _with_parsed(records: DataFrame, rules: Rules) -> DataFrame:
-    action = sf.upper(raw(names.ACTION))
+    # Not in upper case: an s is not the only letter that becomes an S.
+    action = sf.lower(raw(names.ACTION))
     verb = sf.when(~there(names.ACTION), sf.lit(Verb.ADD.value))
     for word, one in _VERBS.items():
         verb = verb.when(action == word, sf.lit(one.value))
