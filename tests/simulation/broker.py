@@ -39,7 +39,6 @@ class Claim:
     tombstones: set[bytes] = field(default_factory=set)
     offset: tuple[int, str] | None = None
     """Committed position and metadata."""
-    recorded: bool = False
 
 
 class Transaction:
@@ -121,6 +120,10 @@ class Broker:
         self.logs = [PartitionLog(number) for number in range(partitions)]
         self.group = Group(partitions, rng)
         self.committed: dict[int, tuple[int, str]] = {}
+        self._before: dict[int, list[tuple[int, str]]] = {}
+        """All that was ever committed."""
+        self._confused: set[int] = set()
+        """Partitions whose last offset a crash may have taken out of the coordinator's mind."""
         self.check_generation = True
         self._rng = rng
         self._clock = clock
@@ -225,6 +228,9 @@ class Broker:
             else:
                 if transaction.state is State.COMMITTED:
                     self.committed.update(transaction.offsets)
+                    self._confused.difference_update(transaction.offsets)
+                    for partition, offset in transaction.offsets.items():
+                        self._before.setdefault(partition, []).append(offset)
                 transaction.offsets.clear()
         if transaction.complete:
             self._incomplete.remove(transaction)
@@ -241,9 +247,23 @@ class Broker:
                 late.append(transaction.producer)
         return late
 
+    def confuse(self) -> None:
+        """The coordinator of the group crashes and comes back without its latest knowledge."""
+        self._confused = set(range(len(self.logs)))
+
+    def fetch_offset(self, partition: int) -> tuple[int, str] | None:
+        """The committed offset; from a coordinator that crashed perhaps an older one."""
+        if partition in self._confused and self._rng.random() < 0.7:
+            return self._rng.choice([None, *self._before.get(partition, [])[-4:]])
+        return self.committed.get(partition)
+
     def offsets_pending(self, partition: int) -> bool:
         """Whether a stable fetch of this partition's offset has to wait."""
-        return any(partition in one.offsets for one in self._incomplete)
+        known = partition not in self._confused
+        return any(
+            partition in one.offsets and (known or one.state is State.OPEN)
+            for one in self._incomplete
+        )
 
     @property
     def quiet(self) -> bool:

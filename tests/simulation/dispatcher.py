@@ -12,7 +12,7 @@ from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import LostCheckpointError
 from punctual_worker.dispatch.timetable import Budget, Judgement, Outcome, Policy, Verdict
-from simulation.broker import FencedError, RefusedError
+from simulation.broker import Claim, FencedError, RefusedError
 from simulation.memory_table import LocalStore, MemoryTable
 from simulation.series import ViolationError
 from simulation.surroundings import (
@@ -62,7 +62,7 @@ class Dispatcher:
         return self._world.now_ms + self.skew_ms
 
     def life(self) -> Steps:
-        """From start to clean stop; a crash just ends the stepping."""
+        """From start to stop; a crash just ends the stepping."""
         self._owned, self._incoming, self._suspects, self._more = {}, {}, {}, False
         yield from self._new_epoch()
         self._join()
@@ -72,7 +72,6 @@ class Dispatcher:
                 self._poll()
                 yield from self._go_on_taking_over()
                 if self.stopping:
-                    yield from self._stop()
                     break
                 yield from self._turn()
                 if self._rng.random() < 0.4:
@@ -153,7 +152,7 @@ class Dispatcher:
         began_ms = self.clock()
         while protocol.fetch_is_stable and self._broker.offsets_pending(number):
             yield
-        committed = self._broker.committed.get(number)
+        committed = self._broker.fetch_offset(number)
         known = None if committed is None else protocol.decode(committed[1])
         table = self.store.open(number, self.clock())
         take_over = protocol.take_over(table, known)
@@ -216,7 +215,7 @@ class Dispatcher:
             for number, outcome in outcomes.items()
             if self._must_write(self._owned[number], outcome, now_ms)
         }
-        recorded = {n for n in written if self._owned[n].partition.must_record(now_ms)}
+        recorded = {n for n in written if self._must_record(self._owned[n], written[n])}
         self._more = True  # if it fails, it is tried again at once
         stands = True
         if written:
@@ -231,18 +230,10 @@ class Dispatcher:
         idle = now_ms - owned.committed_ms > _POSITION_EVERY_MS
         return outcome.writes(before) or (idle and outcome.checkpoint.position != before.position)
 
-    def _stop(self) -> Steps:
-        """Tell the log how far we are."""
-        works = {
-            number: Outcome(owned.partition.checkpoint)
-            for number, owned in self._owned.items()
-            if owned.partition.unrecorded and owned.partition.checkpoint.position
-        }
-        if works and self._protocol.records_at_stop:
-            yield from self._carry_out(works, set(works), self.clock())
-        if self._is_current:
-            for number in self._owned:
-                self._world.stopped_cleanly(number)
+    def _must_record(self, owned: Owned, outcome: Outcome) -> bool:
+        if self._protocol.records_every_turn:
+            return outcome.writes(owned.partition.checkpoint)
+        return self._rng.random() < 0.5
 
     def _carry_out(
         self, outcomes: dict[int, Outcome], recorded: set[int], now_ms: int
@@ -255,13 +246,16 @@ class Dispatcher:
             yield
             transaction = self._broker.begin(self.name, self._epoch)
         if self._protocol.settles_before_commit:
-            self._settle(owned, outcomes, recorded, now_ms)
+            self._settle(owned, outcomes, now_ms)
         try:
+            # The client sends in the background: some records arrive after the offsets.
+            queued = [number for number in outcomes if self._rng.random() < 0.3]
             for number, outcome in outcomes.items():
-                produce(
-                    self._world, transaction, number, outcome, now_ms, record=number in recorded
-                )
-                yield
+                transaction.claims[number] = Claim(now_ms)
+                if number not in queued:
+                    record = number in recorded
+                    produce(self._world, transaction, number, outcome, now_ms, record=record)
+                    yield
             offsets = {
                 number: (outcome.checkpoint.position, self._protocol.encode(outcome.checkpoint))
                 for number, outcome in outcomes.items()
@@ -275,6 +269,10 @@ class Dispatcher:
             )
             self._broker.send_offsets(transaction, self.name, generation, offsets)
             yield
+            for number in queued:
+                record = number in recorded
+                produce(self._world, transaction, number, outcomes[number], now_ms, record=record)
+                yield
             self._broker.commit(transaction)
         except DestinationError as error:
             self._broker.abort(transaction)
@@ -287,7 +285,7 @@ class Dispatcher:
                 for number, outcome in outcomes.items():
                     arm_fires_alone(self._broker, number, outcome, now_ms)
             if self._protocol.settles_after_failed_commit:
-                self._settle(owned, outcomes, recorded, now_ms)
+                self._settle(owned, outcomes, now_ms)
             raise
         else:
             self._say("commits " + ", ".join(summary_of(n, one) for n, one in outcomes.items()))
@@ -296,7 +294,7 @@ class Dispatcher:
                     self._suspects.pop(delivery.entry.plan.destination, None)
             yield
             if not self._protocol.settles_before_commit:
-                self._settle(owned, outcomes, recorded, now_ms)
+                self._settle(owned, outcomes, now_ms)
             return True
         after = {number: state_of(partition) for number, partition in owned.items()}
         if self._world.check_tables and before != after:
@@ -307,11 +305,10 @@ class Dispatcher:
         self,
         owned: dict[int, Partition],
         outcomes: dict[int, Outcome],
-        recorded: set[int],
         now_ms: int,
     ) -> None:
         for number, outcome in outcomes.items():
-            owned[number].settle(outcome, recorded_ms=now_ms if number in recorded else None)
+            owned[number].settle(outcome)
             self._owned[number].committed_ms = now_ms
             self.store.followed(number, now_ms)
             self._check_table(owned[number], "after a turn")

@@ -75,23 +75,7 @@ class Ledger:
     repeated: dict[bytes, bool] = field(default_factory=dict)
     """Whether intake has written an action more than once."""
     taken: int = 0
-    position: int = 0
     cursor: tuple[int, str] = (-1, "")
     fates: dict[bytes, Fate] = field(default_factory=dict)
     pending: dict[str, Fate] = field(default_factory=dict)
     forgiven: set[str] = field(default_factory=set)
-    recorded: "Ledger | None" = None
-    """As it was when the checkpoint was last written into the log."""
-
-
-def snapshot(ledger: Ledger) -> Ledger:
-    """As it is now, to go back to."""
-    return Ledger(
-        taken=ledger.taken,
-        position=ledger.position,
-        cursor=ledger.cursor,
-        fates={
-            key: Fate(fate.request, fate.status, fate.action_key)
-            for key, fate in ledger.fates.items()
-        },
-    )

@@ -152,10 +152,17 @@ def _with_restoration(restoration_class: type[Restoration]) -> Protocol:
     class MutantTakeOver(TakeOver):
         def feed(self, records: list[LogRecord]) -> None:
             if type(self._restoration) is Restoration:
-                self._restoration = restoration_class(self._table, self._restoration._checkpoint)
+                self._restoration = restoration_class(self._table, self._restoration.checkpoint)
             super().feed(records)
 
     return Protocol(take_over=MutantTakeOver)
+
+
+class _BelievesTheBroker(TakeOver):
+    def end_of_log(self) -> None:
+        if self._restoration is not None:
+            self._restoration.newest = None
+        super().end_of_log()
 
 
 class _ClaimsWhatItHasRead(Restoration):
@@ -168,20 +175,20 @@ class _ClaimsWhatItHasRead(Restoration):
 
 class _IgnoresOwnBeyondPosition(Restoration):
     def _put(self, record: LogRecord) -> None:
-        if record.offset < self._checkpoint.position:
+        if record.offset < self.checkpoint.position:
             super()._put(record)
 
 
 class _TakesInBeyondPosition(Restoration):
     def _put(self, record: LogRecord) -> None:
-        position, self._checkpoint = self._checkpoint, replace(self._checkpoint, position=1 << 60)
+        position, self.checkpoint = self.checkpoint, replace(self.checkpoint, position=1 << 60)
         super()._put(record)
-        self._checkpoint = position
+        self.checkpoint = position
 
 
 class _IgnoresTombstonesBeyondPosition(Restoration):
     def fold(self, records: Iterable[LogRecord]) -> None:
-        position = self._checkpoint.position
+        position = self.checkpoint.position
         super().fold(one for one in records if one.value is not None or one.offset < position)
 
 
@@ -302,9 +309,12 @@ MUTANTS: Final[dict[str, Mutant]] = {
         Protocol(trusts_old_tables=True),
         AGEING,
     ),
-    "no-checkpoint-at-stop": Mutant(
-        "a clean stop does not write the checkpoint into the log",
-        Protocol(records_at_stop=False),
+    "checkpoint-not-in-log": Mutant(
+        "not every turn writes its checkpoint into the log", Protocol(records_every_turn=False)
+    ),
+    "broker-believed": Mutant(
+        "the log's checkpoint is ignored where the broker tells one",
+        Protocol(take_over=_BelievesTheBroker),
     ),
     **RECURRING_MUTANTS,
 }

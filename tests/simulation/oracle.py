@@ -6,13 +6,12 @@ a decision; it checks that the claimed one is allowed. Where an entry is deliver
 transaction that takes a CANCEL, an ADD or a REPLACE of the same id in, both orders of the two are
 allowed: nobody outside can tell them apart.
 
-Two limits are stated in the design, and the oracle forgives repeats, but not losses, of the ids
-they touch: what was decided since the checkpoint in the log, after a group's offsets were forgotten
-without a clean stop; and what intake sent twice, after an outage longer than the compaction lag.
+One limit is stated in the design, and the oracle forgives repeats, but not losses, of the ids it
+touches: what intake sent twice, after an outage longer than the compaction lag.
 """
 
 from simulation.broker import Claim
-from simulation.ledger import Fate, Ledger, Request, Status, snapshot
+from simulation.ledger import Fate, Ledger, Request, Status
 from simulation.series import Series, ViolationError
 
 
@@ -47,28 +46,6 @@ class Oracle:
         """A transaction was committed."""
         for partition, claim in claims.items():
             self._judge(self.ledgers[partition], claim, true_ms)
-
-    def forgotten(self, partition: int, *, exact: bool) -> None:
-        """The group's offsets are gone; `exact` if the one in the log must be as good."""
-        ledger = self.ledgers[partition]
-        before = ledger.recorded
-        if exact or before is None:
-            return
-        for key, fate in ledger.fates.items():
-            was = before.fates.get(key)
-            if was is None:
-                was = Fate(fate.request)
-            if (was.status, was.action_key) != (fate.status, fate.action_key):
-                ledger.forgiven.add(fate.request.schedule_id)
-                fate.accounted |= fate.status not in (Status.UNSEEN, Status.PENDING)
-                fate.status, fate.action_key = was.status, was.action_key
-        ledger.taken, ledger.position = before.taken, before.position
-        ledger.cursor = before.cursor
-        ledger.pending = {
-            fate.request.schedule_id: fate
-            for fate in ledger.fates.values()
-            if fate.status is Status.PENDING
-        }
 
     def outage(self, partition: int) -> None:
         """More time than `min.compaction.lag.ms` went by: what intake has sent again and nobody has
@@ -143,8 +120,8 @@ class Oracle:
         if claim.offset is None:
             raise ViolationError("a turn was committed without its offset")
         position, metadata = claim.offset
-        if position < ledger.position:
-            raise ViolationError(f"the position went back from {ledger.position} to {position}")
+        if ledger.taken and ledger.arrivals[ledger.taken - 1][0] >= position:
+            raise ViolationError(f"the position went back to {position}, before what was taken in")
         cursor = _cursor(metadata)
         if cursor < ledger.cursor:
             raise ViolationError(f"the cursor went back from {ledger.cursor} to {cursor}")
@@ -164,9 +141,7 @@ class Oracle:
             fate = ledger.fates.get(_base(key))
             if fate is not None and fate.request.has_id:
                 fate.accounted = True  # without an id nothing can be decided but to deliver
-        ledger.position, ledger.cursor = position, cursor
-        if claim.recorded:
-            ledger.recorded = snapshot(ledger)
+        ledger.cursor = cursor
 
     def _take_in(
         self,

@@ -40,7 +40,8 @@ class Protocol:
     fires_in_transaction: bool = True
     """The next fire of a recurring schedule is armed in the transaction that handles the last."""
     arms_fires_though_refused: bool = False
-    records_at_stop: bool = True
+    records_every_turn: bool = True
+    """The checkpoint is also written into the log, by every turn."""
     keeps_partitions_it_lost: bool = False
 
     # taking over

@@ -86,7 +86,6 @@ class Scene:
         ]
         self._lives: dict[Dispatcher, Steps] = {one: one.life() for one in self._dispatchers}
         self._paused: set[Dispatcher] = set()
-        self._clean: set[int] = set()
         self._old_below = [0] * partitions
         self._fleet_stopping = False
         self._tempo = rng.choice((0.05, 1, 1, 2))
@@ -103,10 +102,6 @@ class Scene:
         if self.story is not None:
             seconds = (self.now_ms - BEGINNING_MS) / 1000
             self.story.append(f"{len(self.story) + 1:>4}. {seconds:8.1f}s {who:<6} {what}")
-
-    def stopped_cleanly(self, partition: int) -> None:
-        """The checkpoint in the log is the last word, should the broker forget the other one."""
-        self._clean.add(partition)
 
     def log_lines(self) -> list[str]:
         """What the logs look like now, for the story."""
@@ -159,7 +154,6 @@ class Scene:
         self.say(dispatcher.name, "starts")
 
     def _on_commit(self, claims: dict[int, Claim]) -> None:
-        self._clean.difference_update(claims)
         self.oracle.committed(claims, self.now_ms)
 
     def _schedule_id(self, record: LogRecord) -> bytes:

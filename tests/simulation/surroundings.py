@@ -9,7 +9,7 @@ from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import tombstone_headers
 from punctual_worker.dispatch.timetable import Outcome
-from simulation.broker import Broker, Claim, Transaction
+from simulation.broker import Broker, Transaction
 from simulation.memory_table import MemoryTable
 from simulation.oracle import Oracle
 from simulation.protocol import Protocol
@@ -54,7 +54,6 @@ class Surroundings(Interface):
     check_tables: bool
 
     def say(self, who: str, what: str) -> None: ...
-    def stopped_cleanly(self, partition: int) -> None: ...
 
 
 def produce(
@@ -67,7 +66,7 @@ def produce(
     record: bool,
 ) -> None:
     """Write all that a turn of one partition writes, inside the transaction."""
-    claim = transaction.claims[number] = Claim(now_ms, recorded=record)
+    claim = transaction.claims[number]
     send, protocol = world.broker.produce, world.protocol
     world.broker.check_open(transaction)
     for delivery in outcome.deliveries:

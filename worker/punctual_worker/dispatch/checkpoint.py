@@ -1,7 +1,7 @@
 """The checkpoint of an actions partition: all that a new owner has to know. Pure.
 
 It travels as the metadata string of the consumer group's committed offset, which brokers limit to
-4,096 bytes, and as a record under a reserved key for the day when the broker has forgotten it.
+4,096 bytes, and as a record under a reserved key in the partition's log, which has the last word.
 """
 
 from collections.abc import Mapping

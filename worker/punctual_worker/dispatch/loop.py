@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from punctual_worker.contract import actions
-from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch.destinations import Destinations
 from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.group import Group
@@ -129,16 +128,6 @@ class Loop:
         self._tidy()
         self._readiness = self._judge_readiness()
 
-    def stop(self) -> None:
-        """A clean end: tell the log how far we are, and keep the stores."""
-        works = [
-            Work(number, Outcome(owned.partition.checkpoint), True)
-            for number, owned in self._owned.items()
-            if owned.partition.unrecorded and owned.partition.checkpoint.position
-        ]
-        if works:
-            self._parts.writer.write(works, self._parts.group_token())
-
     def close(self) -> None:
         """Let go of everything."""
         for number in list(self._owned):
@@ -199,7 +188,7 @@ class Loop:
             turn.collect(budget)
         outcomes = {number: turn.finish() for number, turn in turns.items()}
         works = [
-            Work(number, outcome, self._owned[number].partition.must_record(now))
+            Work(number, outcome, outcome.writes(self._owned[number].partition.checkpoint))
             for number, outcome in outcomes.items()
             if self._must_write(number, outcome, now)
         ]
@@ -275,8 +264,7 @@ class Loop:
         owned = self._owned[work.partition]
         outcome = work.outcome
         owned.store.in_step(now)
-        owned.store.remember(checkpoints.encode(outcome.checkpoint))
-        owned.partition.settle(outcome, recorded_ms=now if work.record_checkpoint else None)
+        owned.partition.settle(outcome)
         owned.unswept += outcome.fired
         owned.committed_ms = now
         metrics = self._parts.metrics

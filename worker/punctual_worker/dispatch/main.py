@@ -109,7 +109,6 @@ class Dispatcher:
         try:
             while not stop.is_set():
                 loop.step()
-            loop.stop()
         finally:
             self._loop = None
             loop.close()

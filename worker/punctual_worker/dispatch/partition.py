@@ -6,16 +6,12 @@ the rows once these are written.
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.table import Changes, Table
 from punctual_worker.dispatch.timetable import Outcome, PartitionTurn, Policy
 from punctual_worker.dispatch.verdicts import Judge
-
-RECORD_CHECKPOINT_EVERY_MS: Final = 60_000
-"""How often the checkpoint is written into the log as well, while it moves."""
 
 
 class Partition:
@@ -28,8 +24,6 @@ class Partition:
         self.table = table
         self.checkpoint = checkpoint
         self._policy = policy
-        self._recorded_ms: int | None = None
-        self._moved_since_recorded = True
 
     def must_wait(self, now_ms: int) -> bool:
         """Whether this clock is behind the one that fired last: then it is too early for all."""
@@ -41,23 +35,10 @@ class Partition:
             self.table, self.checkpoint, policy=self._policy, judge=judge, now_ms=now_ms
         )
 
-    def settle(self, outcome: Outcome, *, recorded_ms: int | None = None) -> None:
+    def settle(self, outcome: Outcome) -> None:
         """The transaction is committed: make the table what the log now says."""
         self.table.write(outcome.changes, position=outcome.checkpoint.position)
-        self._moved_since_recorded |= outcome.checkpoint != self.checkpoint
         self.checkpoint = outcome.checkpoint
-        if recorded_ms is not None:
-            self._recorded_ms = recorded_ms
-            self._moved_since_recorded = False
-
-    def must_record(self, now_ms: int) -> bool:
-        """Whether this turn also writes the checkpoint into the log."""
-        return self._recorded_ms is None or now_ms - self._recorded_ms >= RECORD_CHECKPOINT_EVERY_MS
-
-    @property
-    def unrecorded(self) -> bool:
-        """Whether the checkpoint has moved since the log was last told."""
-        return self._moved_since_recorded
 
     def next_due_ms(self) -> int | None:
         """When the next pending entry is due."""

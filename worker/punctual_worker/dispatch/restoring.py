@@ -40,22 +40,21 @@ def tombstone_order(record: LogRecord) -> bytes | None:
 
 
 class CheckpointSearch:
-    """Looks for the checkpoint in the log itself, where the broker has none (any more)."""
+    """Looks for the checkpoint in the log itself, and for signs that there must be one."""
 
     def __init__(self) -> None:
-        self._recorded: Checkpoint | None = None
+        self.newest: Checkpoint | None = None
         self._served_before = False
         self._end = 0
         self._watermarks: dict[str, dict[int, int]] = {}
 
     def read(self, records: Iterable[LogRecord]) -> None:
-        """Look at a batch of the log; from its start, in order."""
+        """Look at a batch of the log, in order."""
         for record in records:
             self._end = record.offset + 1
             if record.value is None or entries.is_own(record.key):
                 self._served_before = True
-                if record.key == actions.CHECKPOINT_KEY and record.value is not None:
-                    self._recorded = checkpoints.decode(record.value.decode())
+                self.newest = _newer(self.newest, record)
                 continue
             parsed = actions.parse_action_key(record.key)
             if parsed is not None:
@@ -65,10 +64,8 @@ class CheckpointSearch:
                     marks.get(coordinates.partition, -1), coordinates.offset
                 )
 
-    def finish(self, *, deliver_if_lost: bool) -> Checkpoint:
-        """The checkpoint to go on from, once the log's end was read."""
-        if self._recorded is not None:
-            return self._recorded
+    def guess(self, *, deliver_if_lost: bool) -> Checkpoint:
+        """Where to go on if there is none, once the whole log was read."""
         if not self._served_before:
             return Checkpoint()  # nobody has ever dispatched this log
         if not deliver_if_lost:
@@ -80,50 +77,86 @@ class CheckpointSearch:
         return Checkpoint(position=self._end, watermarks=self._watermarks)
 
 
+def _newer(known: Checkpoint | None, record: LogRecord) -> Checkpoint | None:
+    """The checkpoint that a record holds, or the known one if that is further on.
+
+    What is later in the log is further on, except where a former owner, not fenced because it works
+    at least once, has written after its successor.
+    """
+    if record.key != actions.CHECKPOINT_KEY or record.value is None:
+        return known
+    told = checkpoints.decode(record.value.decode(errors="replace"))
+    return told if known is None or known.is_behind(told) else known
+
+
 class TakeOver:
-    """From a committed checkpoint, or none, to a table that stands where the last owner stood.
+    """From what the broker says is committed, if anything, to a table that stands where the last
+    owner stood.
+
+    The log has the last word: every turn writes its checkpoint there too, in its transaction, and
+    a broker's answer may be missing (forgotten), or older than what was committed (it crashed).
 
     The caller reads the log from `read_from` to its end, `feed`s what it reads, says `end_of_log`,
-    and does so again until `checkpoint` is there: a log without committed checkpoint is read twice,
-    once to find the recorded one and once to fill the table.
+    and does so again until `checkpoint` is there.
     """
 
     def __init__(
         self, table: Table, committed: Checkpoint | None, *, deliver_if_lost: bool = False
     ) -> None:
         self._table = table
+        self._committed = committed
         self._deliver_if_lost = deliver_if_lost
-        self._search = CheckpointSearch() if committed is None else None
-        self._restoration = None if committed is None else _restoration(table, committed)
-        self._found = committed
+        self._search: CheckpointSearch | None = None
+        self._restoration: Restoration | None = None
+        self._unreadable: checkpoints.InvalidCheckpointError | None = None
+        if committed is not None and table.position <= committed.position:
+            self._restoration = Restoration(table, committed)
+        else:
+            self._search = CheckpointSearch()
         self.checkpoint: Checkpoint | None = None
         """Set once the table is complete."""
 
     @property
     def read_from(self) -> int:
-        """Offset at which the next reading begins."""
-        return 0 if self._restoration is None else self._table.position
+        """Offset at which the next reading begins.
+
+        No table is further on than the last checkpoint in the log, which was written after what
+        it covers: so that is found from the table's position on. Without any word of the broker
+        the whole log is looked at, which also tells whether anybody has served it.
+        """
+        return 0 if self._committed is None and self._search else self._table.position
 
     def feed(self, records: Sequence[LogRecord]) -> None:
         """Take a batch of the log in."""
-        if self._restoration is not None:
-            self._restoration.fold(records)
-        elif self._search is not None:
-            self._search.read(records)
+        try:
+            if self._restoration is not None:
+                self._restoration.fold(records)
+            elif self._search is not None:
+                self._search.read(records)
+        except checkpoints.InvalidCheckpointError as error:
+            self._unreadable = error
 
     def end_of_log(self) -> None:
-        """The end was reached; `LostCheckpointError` if nobody may guess how to go on."""
+        """The end was reached; `LostCheckpointError` if nobody may guess how to go on,
+        `InvalidCheckpointError` if the log has one that is not ours to understand."""
+        if self._unreadable is not None:
+            raise self._unreadable
         if self._restoration is not None:
-            self.checkpoint = self._found
+            used, newest = self._restoration.checkpoint, self._restoration.newest
+            if newest is None or not used.is_behind(newest):
+                self.checkpoint = used
+            else:  # the table lacks what intake wrote between the two: read once more, from there
+                self._restoration = Restoration(self._table, newest)
         elif self._search is not None:
-            self._found = self._search.finish(deliver_if_lost=self._deliver_if_lost)
-            self._restoration = _restoration(self._table, self._found)
-
-
-def _restoration(table: Table, checkpoint: Checkpoint) -> "Restoration":
-    if table.position > checkpoint.position:
-        table.clear()  # ahead of what is known to be committed: not a prefix of this log
-    return Restoration(table, checkpoint)
+            found = self._search.newest
+            if self._committed is None and found is None:
+                found = self._search.guess(deliver_if_lost=self._deliver_if_lost)
+            elif found is None or (self._committed and found.is_behind(self._committed)):
+                found = self._committed
+            assert found is not None, "each case above leaves one"  # noqa: S101
+            if self._table.position > found.position:
+                self._table.clear()  # ahead of what was committed: not a prefix of this log
+            self._search, self._restoration = None, Restoration(self._table, found)
 
 
 class Restoration:
@@ -131,7 +164,9 @@ class Restoration:
 
     def __init__(self, table: Table, checkpoint: Checkpoint) -> None:
         self._table = table
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
+        self.newest: Checkpoint | None = None
+        """The last checkpoint that was met in the log."""
         self._changes = Changes()
 
     def fold(self, records: Iterable[LogRecord]) -> None:
@@ -139,7 +174,9 @@ class Restoration:
         upto = self._table.position
         for record in records:
             upto = record.offset + 1
-            if record.value is not None:
+            if record.key == actions.CHECKPOINT_KEY:
+                self.newest = _newer(self.newest, record)
+            elif record.value is not None:
                 self._put(record)
             else:
                 order = tombstone_order(record)
@@ -147,14 +184,14 @@ class Restoration:
                     self._remove(order)
         # The table may not claim what the checkpoint does not cover: intake's records from its
         # position on are not in it, and a later owner that trusted the claim would skip them.
-        position = min(upto, self._checkpoint.position)
+        position = min(upto, self.checkpoint.position)
         self._table.write(self._changes, position=max(position, self._table.position))
         self._changes = Changes()
 
     def _put(self, record: LogRecord) -> None:
         if actions.parse_action_key(record.key) is None:
             return
-        if not entries.is_own(record.key) and record.offset >= self._checkpoint.position:
+        if not entries.is_own(record.key) and record.offset >= self.checkpoint.position:
             return  # not taken in yet: comes again, live
         try:
             entry = entries.read_entry(record)

@@ -66,8 +66,6 @@ class Store:
         self._sweep_from = b""
         self.position = 0
         self.rows = 0
-        self.remembered = ""
-        """The last checkpoint that is known to be committed because we saw it happen."""
         self._in_step_ms = now_ms()
         self._load(max_age_ms, now_ms())
 
@@ -146,7 +144,6 @@ class Store:
         self._sweep_from = b""
         self.position = 0
         self.rows = 0
-        self.remembered = ""
         self._in_step_ms = now_ms()
 
     # beyond it
@@ -180,10 +177,6 @@ class Store:
         """
         self._in_step_ms = as_of_ms
         self._db.put(_META, self._meta(), self._no_wal)
-
-    def remember(self, checkpoint: str) -> None:
-        """Keep the checkpoint of a committed turn, written with the rows of that turn."""
-        self.remembered = checkpoint
 
     def close(self) -> None:
         """Keep what is in memory for the next start."""
@@ -239,7 +232,6 @@ class Store:
             return
         self.position, self.rows = meta["position"], meta["rows"]
         self._in_step_ms = meta["in_step_ms"]
-        self.remembered = meta["checkpoint"]
 
     def _meta(self) -> bytes:
         return ormsgpack.packb(
@@ -248,7 +240,6 @@ class Store:
                 "position": self.position,
                 "rows": self.rows,
                 "in_step_ms": self._in_step_ms,
-                "checkpoint": self.remembered,
             }
         )
 

@@ -136,6 +136,11 @@ class Restorer:
                     # After a leader has changed, the client goes on asking with the epoch it
                     # knows, and is refused, until its metadata is old: minutes. A new one asks.
                     self._admin = AdminClient(self._config, logger=kafka_logger())
+                except Exception as error:  # without an answer the partitions would wait for ever
+                    _log.exception("taking over %s", sorted(tickets))
+                    for number, ticket in tickets.items():
+                        self.results.put(Restored(number, ticket, None, None, 0, error))
+                    break
                 tickets = {n: t for n, t in tickets.items() if self._tickets.get(n) is t}
 
     def _restore(self, tickets: dict[int, object]) -> None:
@@ -151,7 +156,9 @@ class Restorer:
                     topic_id=self._location.topic_id,
                     max_age_ms=self._location.store_max_age_ms,
                 )
-                open_takeovers[number] = self._begin(stores[number], committed[number])
+                open_takeovers[number] = TakeOver(
+                    stores[number], committed[number], deliver_if_lost=self._deliver_if_lost
+                )
             while open_takeovers:
                 self._drop_cancelled(tickets, open_takeovers, stores)
                 writers = {c.writer for c in committed.values() if c is not None}
@@ -160,13 +167,7 @@ class Restorer:
                     on_stuck=lambda: self._fence(writers),  # noqa: B023 called before it changes
                     still_wanted=lambda n: self._tickets.get(n) is tickets[n],
                 )
-                # What was open while we read may have been committed since, checkpoint and all.
-                now = self._ask_committed(self._patient, list(open_takeovers), seconds=_ASK_SECONDS)
                 for number, takeover in list(open_takeovers.items()):
-                    if now[number] != committed[number]:
-                        committed[number] = now[number]
-                        open_takeovers[number] = self._begin(stores[number], now[number])
-                        continue
                     error = _finish(takeover)
                     if takeover.checkpoint is None and error is None:
                         continue
@@ -183,20 +184,6 @@ class Restorer:
         finally:
             for store in stores.values():
                 store.close()
-
-    def _begin(self, store: Store, committed: Checkpoint | None) -> TakeOver:
-        """A take-over from what Kafka says is committed, or from what we know to be.
-
-        After a broker's crash an owner once went on from the checkpoint before the last and
-        delivered twice (docs/design.md, known limits; why is not proven). What this dispatcher
-        itself saw committed is not taken back.
-        """
-        if committed is not None and store.remembered:
-            remembered = checkpoints.decode(store.remembered)
-            if committed.is_behind(remembered):
-                _log.warning("Kafka tells an older checkpoint than was committed: ours is used")
-                committed = remembered
-        return TakeOver(store, committed, deliver_if_lost=self._deliver_if_lost)
 
     def _drop_cancelled(
         self,
@@ -250,10 +237,7 @@ class Restorer:
         for place in found:
             if place.error is not None:
                 raise KafkaException(place.error)
-        return {
-            place.partition: checkpoints.decode(place.metadata) if place.metadata else None
-            for place in found
-        }
+        return {place.partition: _told(place) for place in found}
 
     def _fence(self, writers: Iterable[str]) -> None:
         for writer in sorted(set(writers) - {"", self._policy.writer}):
@@ -345,6 +329,15 @@ def _feed(
     for number, records in batches.items():
         takeovers[number].feed(records)
     return finished, bool(batches)
+
+
+def _told(place: TopicPartition) -> Checkpoint | None:
+    """The checkpoint in an offset's metadata; none if somebody else has set the offset."""
+    try:
+        return checkpoints.decode(place.metadata) if place.metadata else None
+    except checkpoints.InvalidCheckpointError as error:
+        _log.warning("partition %d: %s; the log is asked instead", place.partition, error)
+        return None
 
 
 def _finish(takeover: TakeOver) -> Exception | None:

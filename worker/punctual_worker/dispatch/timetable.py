@@ -52,6 +52,9 @@ class Outcome:
     events: list[Event] = field(default_factory=list)
     changes: Changes = field(default_factory=Changes)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    replays: int = 0
+    """Requests that intake has sent again. The position must pass them for good: compaction keeps
+    the last copy of a pending request, and one beyond the position is not taken for pending."""
     fired: int = 0
     """Rows that the cursor has passed."""
     more: bool = False
@@ -64,6 +67,7 @@ class Outcome:
             or self.rejections
             or self.rearmed
             or self.tombstones
+            or self.replays
             or self.changes.puts
             or self.changes.removes
             or self.checkpoint.cursor != before.cursor
@@ -161,6 +165,7 @@ class PartitionTurn:
         """Intake sent it again. If the first copy is pending, the log needs this one no more than
         that one; if it was decided or fired, this copy must not come back to life."""
         self._count("replay")
+        self._out.replays += 1
         if self._is_pending(entry.order):
             return
         compacted = self._now_ms - written_ms > self._policy.compaction_lag_ms

@@ -52,6 +52,8 @@ class Work(NamedTuple):
     partition: int
     outcome: Outcome
     record_checkpoint: bool
+    """Whether to write the checkpoint into the log too: whenever more than the position moved. A
+    position that only passed over our own records would otherwise move itself on for ever."""
 
 
 class Writer(Protocol):
@@ -98,9 +100,9 @@ class _Records:
             self._errors.append((error, message))
 
     def produce(self, works: Sequence[Work]) -> None:
-        """Hand everything to the client; it is sent while we go on."""
+        """Hand everything but the checkpoints to the client; it is sent while we go on."""
         self._errors.clear()
-        for partition, outcome, record_checkpoint in works:
+        for partition, outcome, _ in works:
             for delivery in outcome.deliveries:
                 plan = delivery.entry.plan
                 self._send(
@@ -124,6 +126,10 @@ class _Records:
                 self.bury(partition, entry.order)
             for event in outcome.events:
                 self._send(self._topics.history, event.key, event.value, [], -1)
+
+    def record_checkpoints(self, works: Sequence[Work]) -> None:
+        """Hand over the checkpoints for the log: what a take-over trusts most."""
+        for partition, outcome, record_checkpoint in works:
             if record_checkpoint:
                 text = checkpoints.encode(outcome.checkpoint).encode()
                 self._send(self._topics.actions, actions.CHECKPOINT_KEY, text, [], partition)
@@ -210,6 +216,7 @@ class ExactlyOnceWriter:
         try:
             producer.begin_transaction()
             self._records.produce(works)
+            self._records.record_checkpoints(works)
             offsets = [_offset(self._topics.actions, work) for work in works]
             self._caller.call(
                 lambda: producer.send_offsets_to_transaction(offsets, group, self._timeout),
@@ -297,6 +304,9 @@ class AtLeastOnceWriter:
         if left:
             raise BrokenError(f"{left} records were neither written nor refused in time")
         try:
+            # Only now: a checkpoint in the log says that all it covers is written. Nobody waits
+            # for it; if it is lost, the group's offsets say the same.
+            self._records.record_checkpoints(works)
             group.commit(
                 offsets=[_offset(self._actions, work) for work in works], asynchronous=False
             )
@@ -305,6 +315,7 @@ class AtLeastOnceWriter:
 
     def close(self) -> None:
         """Let go of the connection."""
+        self._records.producer.flush(1)
         self._records.producer.purge()
         self._records.producer.close()
 
