@@ -1,9 +1,11 @@
 """Topics on a real broker."""
 
 import pytest
-from punctual_worker.contract.topics import TopicNames, topic_specs
+from punctual_worker.contract.topics import BROKERS_DEFAULT, TopicNames, TopicSpec, topic_specs
 from punctual_worker.local.broker import EmbeddedBroker
 from punctual_worker.topics.admin import TopicAdmin, TopicsError
+from punctual_worker.topics.plan import plan_topics
+from support.eventually import eventually
 from support.kafka import create_topic
 
 
@@ -59,3 +61,25 @@ def test_an_unreachable_broker_is_told_in_a_sentence() -> None:
 
     with pytest.raises(TopicsError, match=r"Kafka at 127\.0\.0\.1:1 cannot be reached"):
         admin.describe(["t"])
+
+
+def test_an_entry_that_is_released_gets_the_brokers_default_back(
+    admin: TopicAdmin, app_id: str
+) -> None:
+    (made,) = admin.ensure([TopicSpec(app_id, 1, BROKERS_DEFAULT, {"retention.ms": "1000000"})])
+    assert made.ok
+    spec = TopicSpec(app_id, 1, BROKERS_DEFAULT)
+    state = eventually(lambda: admin.describe([app_id]).get(app_id))
+    assert state.overrides == {"retention.ms"}
+    (plan,) = plan_topics({app_id: state}, [spec], released={app_id: {"retention.ms"}})
+    assert admin.apply(plan).ok
+    eventually(lambda: not admin.describe([app_id])[app_id].overrides)
+
+
+def test_a_deleted_topic_is_gone_and_a_missing_one_is_as_good_as_deleted(
+    admin: TopicAdmin, app_id: str
+) -> None:
+    admin.ensure([TopicSpec(app_id, 1, BROKERS_DEFAULT)])
+    eventually(lambda: admin.describe([app_id]))
+    admin.delete([app_id, f"{app_id}-never-there"])
+    eventually(lambda: not admin.describe([app_id]))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from punctual_worker.contract.topics import TopicSpec
+from punctual_worker.contract.topics import BROKERS_DEFAULT, TopicSpec
 from punctual_worker.topics.plan import Repair, TopicPlan, TopicState, plan_topics
 
 SPEC = TopicSpec("t", 2, 1, {"cleanup.policy": "compact", "max.message.bytes": "10"})
@@ -42,3 +42,22 @@ def test_another_replication_factor_is_refused_naming_the_partitions() -> None:
     (refusal,) = plan(replace(STATE, replication_factors={0: 1, 1: 3})).refusals
 
     assert "replication factor is 3 (partition 1) and 1 is wanted" in refusal
+
+
+def test_what_is_no_longer_wanted_goes_back_to_the_brokers_default_only_where_it_was_ours():
+    state = TopicState(
+        "t",
+        partitions=1,
+        replication_factors={0: 1},
+        config={"retention.ms": "5", "segment.ms": "7", "flush.ms": "9"},
+        overrides=frozenset({"retention.ms", "segment.ms"}),
+    )
+    spec = TopicSpec("t", 1, 1)
+    (plan,) = plan_topics({"t": state}, [spec], released={"t": ["retention.ms", "flush.ms"]})
+    assert plan.repairs == (Repair("retention.ms", "5", None),)
+
+
+def test_a_replication_factor_left_to_the_brokers_is_never_refused():
+    state = TopicState("t", partitions=2, replication_factors={0: 1, 1: 3})
+    (plan,) = plan_topics({"t": state}, [TopicSpec("t", 2, BROKERS_DEFAULT)])
+    assert plan.in_order

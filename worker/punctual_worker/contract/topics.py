@@ -16,6 +16,8 @@ ACTIONS_COMPACTION_LAG_MS: Final = _DAY_MS
 ACTIONS_TOMBSTONE_RETENTION_MS: Final = _DAY_MS
 MAX_REQUEST_PARTITIONS: Final = 256
 """The dispatcher's checkpoint has an offset per request partition and must fit into 4,096 bytes."""
+BROKERS_DEFAULT: Final = -1
+"""A replication factor that leaves the number to the brokers."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 

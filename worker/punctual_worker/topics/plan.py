@@ -5,10 +5,14 @@ cannot change without harm (partition count: an id's partition would move; repli
 a reassignment) is refused, and everything else is still applied.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
-from punctual_worker.contract.topics import TopicSpec
+from punctual_worker.contract.topics import BROKERS_DEFAULT, TopicSpec
+
+_NOTHING: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,8 @@ class TopicState:
     """By partition: they can differ."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Effective values, inherited ones included."""
+    overrides: frozenset[str] = frozenset()
+    """Entries that are set for this topic itself."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class Repair:
 
     key: str
     old: str | None
-    new: str
+    new: str | None
+    """None gives the broker's default back."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +59,35 @@ class TopicPlan:
         return not self.changes and not self.refusals
 
 
-def plan_topics(existing: Mapping[str, TopicState], wanted: Iterable[TopicSpec]) -> list[TopicPlan]:
-    """One plan per wanted topic, in the order they were given."""
-    return [_plan_topic(existing.get(spec.name), spec) for spec in wanted]
+def plan_topics(
+    existing: Mapping[str, TopicState],
+    wanted: Iterable[TopicSpec],
+    *,
+    released: Mapping[str, Collection[str]] = _NOTHING,
+) -> list[TopicPlan]:
+    """One plan per wanted topic, in the order they were given.
+
+    `released` are the entries, by topic, that were ours and are no longer wanted: where they are
+    still set, the broker's default is given back.
+    """
+    return [
+        _plan_topic(existing.get(spec.name), spec, released.get(spec.name, ())) for spec in wanted
+    ]
 
 
-def _plan_topic(state: TopicState | None, spec: TopicSpec) -> TopicPlan:
+def _plan_topic(state: TopicState | None, spec: TopicSpec, released: Collection[str]) -> TopicPlan:
     if state is None:
         return TopicPlan(spec, create=True)
-    repairs = tuple(
+    repairs = [
         Repair(key, state.config.get(key), value)
         for key, value in spec.config.items()
         if state.config.get(key) != value
-    )
-    return TopicPlan(spec, repairs=repairs, refusals=tuple(_refusals(state, spec)))
+    ]
+    repairs += [
+        Repair(key, state.config.get(key), None)
+        for key in sorted(state.overrides & set(released) - spec.config.keys())
+    ]
+    return TopicPlan(spec, repairs=tuple(repairs), refusals=tuple(_refusals(state, spec)))
 
 
 def _refusals(state: TopicState, spec: TopicSpec) -> Iterable[str]:
@@ -77,7 +99,7 @@ def _refusals(state: TopicState, spec: TopicSpec) -> Iterable[str]:
     odd = {
         partition: factor
         for partition, factor in state.replication_factors.items()
-        if factor != spec.replication_factor
+        if factor != spec.replication_factor and spec.replication_factor != BROKERS_DEFAULT
     }
     if odd:
         factors = ", ".join(str(factor) for factor in sorted(set(odd.values())))

@@ -1,0 +1,1 @@
+"""The API as Python sees it: spec, status, conditions and names. Pure."""

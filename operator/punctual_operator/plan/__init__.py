@@ -1,0 +1,1 @@
+"""What should change, and what to say about it: facts in, decisions out. Pure."""

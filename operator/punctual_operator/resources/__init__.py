@@ -1,0 +1,1 @@
+"""What should exist in the cluster for a Scheduler: whole objects, ready to apply. Pure."""
