@@ -44,6 +44,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _build.append(tether.spawn(builder, output=subprocess.DEVNULL))
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[bool | None]:
+    """Wait for the build here, where a test's time limit does not count yet."""
+    if _needs_control_plane(item):
+        while _build:
+            _build.pop().wait()
+    return (yield)
+
+
 def pytest_sessionfinish() -> None:
     """A build that nobody waited for ends with the run; the next one goes on from there."""
     while _build:
