@@ -9,9 +9,11 @@ from typing import Final
 
 from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch.entries import Entry
+from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import LostCheckpointError
-from punctual_worker.dispatch.timetable import Budget, Judgement, Outcome, Policy, Verdict
+from punctual_worker.dispatch.timetable import Policy
+from punctual_worker.dispatch.verdicts import Budget, Judgement, Verdict
 from simulation.broker import Claim, FencedError, RefusedError
 from simulation.memory_table import LocalStore, MemoryTable
 from simulation.series import ViolationError

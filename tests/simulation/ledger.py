@@ -48,7 +48,8 @@ class Status(Enum):
     REPLACED = "replaced"
     CANCELLED = "cancelled"
     UNCHANGED = "a repetition that changes nothing"
-    DONE = "a CANCEL that was carried out"
+    DONE = "carried out"
+    """CANCEL, PAUSE and RESUME."""
 
 
 @dataclass
@@ -64,6 +65,7 @@ class Fate:
     """Whether anything final was ever said about it; all that counts for the forgiven."""
     series: Series | None = None
     """The fires of a recurring one, once it is taken in."""
+    paused: bool = False
 
 
 @dataclass

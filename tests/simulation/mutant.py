@@ -6,7 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.partition import Partition
-from punctual_worker.dispatch.timetable import Judge, PartitionTurn
+from punctual_worker.dispatch.timetable import PartitionTurn
+from punctual_worker.dispatch.verdicts import Judge
 from simulation.protocol import Protocol
 
 

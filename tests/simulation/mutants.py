@@ -13,17 +13,14 @@ from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch import entries
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import Entry, LogRecord
+from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import Restoration, TakeOver
 from punctual_worker.dispatch.table import Changes, Table
-from punctual_worker.dispatch.timetable import (
-    Budget,
-    Judge,
-    Outcome,
-    PartitionTurn,
-    Policy,
-)
+from punctual_worker.dispatch.timetable import PartitionTurn, Policy
+from punctual_worker.dispatch.verdicts import Budget, Judge
 from simulation.mutant import AGEING, MOVING, Mutant, RearmedOtherwise, with_turn
+from simulation.pausing_mutants import PAUSING_MUTANTS
 from simulation.protocol import Protocol
 from simulation.recurring_mutants import RECURRING_MUTANTS
 
@@ -316,5 +313,6 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "the log's checkpoint is ignored where the broker tells one",
         Protocol(take_over=_BelievesTheBroker),
     ),
+    **PAUSING_MUTANTS,
     **RECURRING_MUTANTS,
 }

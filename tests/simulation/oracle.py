@@ -3,8 +3,8 @@
 The oracle sees what users asked for, where intake wrote it, and what each committed transaction
 claims: deliveries, rejections, re-armed work, tombstones and the new position. It does not foretell
 a decision; it checks that the claimed one is allowed. Where an entry is delivered in the very
-transaction that takes a CANCEL, an ADD or a REPLACE of the same id in, both orders of the two are
-allowed: nobody outside can tell them apart.
+transaction that takes another request of the same id in, both orders of the two are allowed: nobody
+outside can tell them apart.
 
 One limit is stated in the design, and the oracle forgives repeats, but not losses, of the ids it
 touches: what intake sent twice, after an outage longer than the compaction lag.
@@ -99,14 +99,14 @@ class Oracle:
             fate.series.due_ms if fate.series is not None else fate.request.due_ms
             for ledger in self.ledgers
             for fate in ledger.fates.values()
-            if not self._over(ledger, fate)
+            if not self._over(ledger, fate) and not fate.paused
         ]
         return min(dues, default=None)
 
     def _over(self, ledger: Ledger, fate: Fate) -> bool:
         if fate.request.schedule_id in ledger.forgiven:
             return fate.accounted
-        if fate.status is Status.PENDING and fate.series is not None:
+        if fate.status is Status.PENDING and fate.series is not None and not fate.paused:
             return fate.series.last_ms >= self.peace_ms
         return fate.status not in (Status.UNSEEN, Status.PENDING)
 
@@ -163,10 +163,14 @@ class Oracle:
             and standing.series is None  # a fire does not free the id
         )
         live = ended | {_base(key) for key, *_ in claim.rearmed}
-        if request.verb == "CANCEL":
+        if request.verb in ("CANCEL", "PAUSE", "RESUME"):
             fate.status = Status.DONE
-            if standing is not None and not both_orders:
+            if standing is None or both_orders:
+                return
+            if request.verb == "CANCEL":
                 self._close(ledger, standing, Status.CANCELLED)
+            else:
+                standing.paused = request.verb == "PAUSE"
         elif standing is None:
             self._open(ledger, fate)
         elif request.same_as(standing.request) and (
@@ -255,6 +259,7 @@ class Oracle:
             return
         if fate.status is not Status.PENDING or fate.series is None:
             raise ViolationError(f"a fire though {fate.status.value}: {_name(fate)}")
+        self._check_going(fate, "a fire")
         try:
             fate.series.fired(fire_ms, now_ms)
         except ViolationError as violation:
@@ -268,7 +273,12 @@ class Oracle:
             return
         if fate.status is not Status.PENDING:
             raise ViolationError(f"{what} though {fate.status.value}: {_name(fate)}")
+        self._check_going(fate, what)
         self._close(ledger, fate, status)
+
+    def _check_going(self, fate: Fate, what: str) -> None:
+        if fate.paused:
+            raise ViolationError(f"{what} though paused: {_name(fate)}")
 
     def _open(self, ledger: Ledger, fate: Fate) -> None:
         fate.status = Status.PENDING

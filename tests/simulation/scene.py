@@ -36,8 +36,10 @@ class Scene:
         story: list[str] | None = None,
         check_tables: bool = True,
         recurring: float | None = None,
+        pausing: float | None = None,
     ) -> None:
-        """`recurring` is the share of recurring schedules; if not given, the seed decides."""
+        """`recurring` is the share of recurring schedules, `pausing` that of PAUSE and RESUME; if
+        not given, the seed decides."""
         self.rng = rng = random.Random(seed)
         self.protocol = protocol or Protocol()
         self.check_tables = check_tables
@@ -58,8 +60,9 @@ class Scene:
             on_commit=self._on_commit,
         )
         self.broker.check_generation = self.protocol.generations_checked
-        whims = random.Random(f"recurring {seed}")
+        whims = random.Random(f"whims {seed}")
         drawn = whims.choice((0.0, 0.0, 0.3, 0.8))
+        pauses = whims.choice((0.0, 0.0, 0.1, 0.4))
         self.users = Users(
             rng=rng,
             partitions=rng.choice((1, 2)),
@@ -67,6 +70,7 @@ class Scene:
             oracle=self.oracle,
             whims=whims,
             recurring=drawn if recurring is None else recurring,
+            pausing=pauses if pausing is None else pausing,
         )
         if self.protocol.keyed_by_id:
             for log in self.broker.logs:

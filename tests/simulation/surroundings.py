@@ -6,9 +6,9 @@ from typing import Protocol as Interface
 from punctual_worker.contract import actions
 from punctual_worker.dispatch import entries
 from punctual_worker.dispatch.entries import LogRecord
+from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import tombstone_headers
-from punctual_worker.dispatch.timetable import Outcome
 from simulation.broker import Broker, Transaction
 from simulation.memory_table import MemoryTable
 from simulation.oracle import Oracle

@@ -8,8 +8,10 @@ from punctual_worker.contract import actions
 from punctual_worker.contract.actions import Plan, Verb
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import LogRecord
+from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
-from punctual_worker.dispatch.timetable import Budget, Judgement, Outcome, Policy, Verdict
+from punctual_worker.dispatch.timetable import Policy
+from punctual_worker.dispatch.verdicts import Budget, Judgement, Verdict
 from simulation.memory_table import MemoryTable
 
 _BEGAN_MS = 1_700_000_000_000

@@ -29,6 +29,7 @@ CRON: Final = {
 _SHORT_MS: Final = (5_000, 20_000, 60_000)
 _LONG_MS: Final = 21_600_000
 _VERBS: Final = ("ADD", "ADD", "ADD", "REPLACE", "REPLACE", "CANCEL")
+_DELIVERING: Final = ("ADD", "REPLACE")
 
 
 class Users:
@@ -43,9 +44,11 @@ class Users:
         oracle: Oracle,
         whims: random.Random,
         recurring: float,
+        pausing: float,
     ) -> None:
-        """`recurring` is the share of recurring schedules, which `whims` draws: worlds without any
-        are what they would be if there were no such thing."""
+        """`recurring` is the share of recurring schedules, and `pausing` that of PAUSE and RESUME
+        among the requests; `whims` draws both: worlds without any are what they would be if there
+        were no such thing."""
         self.sent: list[list[Request]] = [[] for _ in range(partitions)]
         self._rng = rng
         self._clock = clock
@@ -54,6 +57,7 @@ class Users:
         self._past = rng.choice((0.1, 0.3, 0.6))
         self._whims = whims
         self._recurring = recurring
+        self._pausing = pausing
         self.days_may_pass = False
         """Then nobody asks for every fire of a short interval: there would be thousands."""
 
@@ -61,6 +65,8 @@ class Users:
         """One more request."""
         rng = self._rng
         verb = rng.choice(_VERBS)
+        if self._whims.random() < self._pausing:
+            verb = self._whims.choice(("PAUSE", "PAUSE", "RESUME"))
         request_id = rng.choice(self._ids) if verb != "ADD" or rng.random() < 0.6 else ""
         partition = (
             self._ids.index(request_id) % len(self.sent)
@@ -69,25 +75,29 @@ class Users:
         )
         key = actions.action_key(Coordinates("0", partition, len(self.sent[partition])))
         earlier = [
-            one for one in self.sent[partition] if request_id and one.schedule_id == request_id
+            one
+            for one in self.sent[partition]
+            if request_id and one.schedule_id == request_id and one.verb in _DELIVERING
         ]
-        if earlier and verb != "CANCEL" and rng.random() < 0.3:
+        if earlier and verb in _DELIVERING and rng.random() < 0.3:
             request = earlier[-1]._replace(key=key, verb=verb)
             if request.every_ms:
                 request = self._again(request)
-            if earlier[-1].verb == "CANCEL":
-                request = self._fresh(key, verb, request_id)
         else:
             request = self._fresh(key, verb, request_id)
         self.sent[partition].append(request)
         self._oracle.asked(request)
         return request
 
-    def cancel(self, request_id: str) -> Request:
-        """Have done with an id."""
+    def resume_all(self) -> list[Request]:
+        """Let nothing wait any longer."""
+        return [self.steer("RESUME", request_id) for request_id in self._ids]
+
+    def steer(self, verb: str, request_id: str) -> Request:
+        """CANCEL, PAUSE or RESUME an id."""
         sent = self.sent[0]
         key = actions.action_key(Coordinates("0", 0, len(sent)))
-        request = Request(key, "CANCEL", request_id, 0, "", None, None)
+        request = Request(key, verb, request_id, 0, "", None, None)
         sent.append(request)
         self._oracle.asked(request)
         return request
@@ -123,7 +133,7 @@ class Users:
 
     def _fresh(self, key: bytes, verb: str, request_id: str) -> Request:
         rng, now_ms = self._rng, self._clock()
-        if verb == "CANCEL":
+        if verb not in _DELIVERING:
             return Request(key, verb, request_id, 0, "", None, None)
         away = -90 if rng.random() < self._past else rng.choice((3, 6, 20, 60, 150, 1_000))
         seconds = rng.randint(min(away, 0), max(away, 0))

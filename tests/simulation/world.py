@@ -27,7 +27,8 @@ class World(Scene):
         check_tables: bool = True,
         emphasis: Mapping[str, float] | None = None,
     ) -> None:
-        """`emphasis` makes some happenings more or less likely, by name; «recurring» is a share."""
+        """`emphasis` makes some happenings more or less likely, by name; «recurring» and
+        «pausing» are shares."""
         emphasis = emphasis or {}
         super().__init__(
             seed,
@@ -35,6 +36,7 @@ class World(Scene):
             story=story,
             check_tables=check_tables,
             recurring=emphasis.get("recurring"),
+            pausing=emphasis.get("pausing"),
         )
         self._happenings, self._weights = self._draw_happenings(emphasis)
 
@@ -47,6 +49,7 @@ class World(Scene):
         ):
             happening()
         self._make_peace()
+        self._resume_all()
         self._until(lambda: self.oracle.all_over and self._all_taken_in())
         self.oracle.check_end()
         self._cancel_what_recurs()
@@ -307,10 +310,17 @@ class World(Scene):
             if fate.series is not None and fate.request.has_id
         ]
         for request_id in ongoing:
-            request = self.users.cancel(request_id)
+            request = self.users.steer("CANCEL", request_id)
             self.say("user", f"asks in {request.key.decode()}: {self._words(request.key)}")
         self._take_all_in()
         self._until(self._all_taken_in)
+
+    def _resume_all(self) -> None:
+        """Whatever is paused goes on, once nothing can come in that would pause it again."""
+        self._until(self._all_taken_in)
+        for request in self.users.resume_all():
+            self.say("user", f"asks in {request.key.decode()}: {self._words(request.key)}")
+        self._take_all_in()
 
     def _nothing_comes_back(self) -> None:
         """All restart from the log alone, and much time passes: nothing is left to be delivered."""

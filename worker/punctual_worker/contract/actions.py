@@ -25,6 +25,11 @@ NATIVE_SOURCE: Final = "0"
 """Source tag of the requests topic itself; other sources have the CRC-32 of their name, in hex."""
 CHECKPOINT_KEY: Final = b"@checkpoint"
 NULL_VALUE: Final = "n"
+PAUSED: Final = "p"
+NEVER_MS: Final = 253_402_300_799_999
+"""Due time of what is paused: the end of the year 9999, beyond every horizon."""
+BARE: Final = "b"
+"""Flags of a plan: the user's value is null; it is delivered without our trace headers."""
 _ORDER_BYTES: Final = 8
 
 
@@ -73,6 +78,24 @@ class Plan(NamedTuple):
     def null_value(self) -> bool:
         """Whether the user's value is null."""
         return NULL_VALUE in self.flags
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is delivered without our trace headers."""
+        return BARE in self.flags
+
+    @property
+    def paused(self) -> bool:
+        """Whether it waits for RESUME."""
+        return PAUSED in self.flags
+
+    def pause(self) -> "Plan":
+        """The same, waiting."""
+        return self._replace(flags=self.flags + PAUSED)
+
+    def resume(self) -> "Plan":
+        """The same, going on."""
+        return self._replace(flags=self.flags.replace(PAUSED, ""))
 
     @property
     def wanted_ms(self) -> int:

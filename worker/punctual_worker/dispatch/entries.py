@@ -152,7 +152,7 @@ def source_of(entry: Entry, requests_topic: str) -> bytes:
 def deliver(entry: Entry, *, requests_topic: str, trace: bool) -> Delivery:
     """The delivered record, as the contract describes it."""
     result = user_headers(entry)
-    if trace:
+    if trace and not entry.plan.bare:
         if entry.plan.request_id:
             result.append((headers.REQUEST_ID, entry.plan.request_id.encode()))
         result.append((headers.SCHEDULED_FOR, times.format_ms(entry.plan.wanted_ms).encode()))
@@ -182,7 +182,7 @@ def tell(event: str, entry: Entry, *, requests_topic: str, now_ms: int, reason: 
         "at": times.format_ms(now_ms),
         "source": source_of(entry, requests_topic).decode(),
     }
-    if entry.plan.verb is not actions.Verb.CANCEL:
+    if entry.plan.verb.delivers:
         content["scheduledFor"] = times.format_ms(entry.plan.wanted_ms)
         content["destination"] = entry.plan.destination
     if event == "Delivered":

@@ -23,6 +23,10 @@ from punctual_worker.dispatch.writing import BrokenError
 from punctual_worker.logs import kafka_logger
 
 _QUEUED_KBYTES: Final = 16_384
+_LONGEST_TURN_MS: Final = 15_000
+"""Who takes longer from poll to poll is given up. Also how long the group waits for members to join
+again, dead ones among them that a restarted broker has not noticed: so not much longer than a
+transaction may take."""
 _log = logging.getLogger(__name__)
 
 
@@ -47,7 +51,7 @@ class Group:
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": session_timeout_ms,
                 "heartbeat.interval.ms": min(session_timeout_ms // 6, 3_000),
-                "max.poll.interval.ms": max(120_000, session_timeout_ms),
+                "max.poll.interval.ms": max(_LONGEST_TURN_MS, session_timeout_ms),
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,

@@ -15,10 +15,11 @@ from punctual_worker.dispatch.destinations import Destinations
 from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.metrics import DispatchMetrics
+from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.store import Store, now_ms
 from punctual_worker.dispatch.takeover import Restored, Restorer
-from punctual_worker.dispatch.timetable import Outcome, PartitionTurn
+from punctual_worker.dispatch.timetable import PartitionTurn
 from punctual_worker.dispatch.verdicts import Budget
 from punctual_worker.dispatch.writing import (
     BrokenError,

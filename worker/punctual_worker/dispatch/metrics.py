@@ -33,6 +33,10 @@ class DispatchMetrics:
         self._add_noop = counter("add_noop", "ADD that asked for what stood already")
         self._cancelled = counter("cancelled", "Schedules cancelled")
         self._cancel_missed = counter("cancel_missed", "CANCEL of an id that was not pending")
+        self._paused = counter("paused", "Schedules paused")
+        self._pause_missed = counter("pause_missed", "PAUSE of an id that was not pending")
+        self._resumed = counter("resumed", "Schedules resumed")
+        self._resume_missed = counter("resume_missed", "RESUME of an id that was not pending")
         self._skipped = counter("skipped", "Fires of recurring schedules left out by their rule")
         self._failures = counter("delivery_failures", "Deliveries put off or given up", "reason")
         self.turns_failed = counter("turns_failed", "Transactions that had to be tried again")
@@ -62,6 +66,10 @@ class DispatchMetrics:
             "add_noop": self._add_noop,
             "cancelled": self._cancelled,
             "cancel_missed": self._cancel_missed,
+            "paused": self._paused,
+            "pause_missed": self._pause_missed,
+            "resumed": self._resumed,
+            "resume_missed": self._resume_missed,
             "skipped": self._skipped,
             "replay": self._replays,
             "foreign": self._foreign,

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch.checkpoint import Checkpoint
+from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.table import Changes, Table
-from punctual_worker.dispatch.timetable import Outcome, PartitionTurn, Policy
+from punctual_worker.dispatch.timetable import PartitionTurn, Policy
 from punctual_worker.dispatch.verdicts import Judge
 
 
@@ -43,7 +44,8 @@ class Partition:
     def next_due_ms(self) -> int | None:
         """When the next pending entry is due."""
         order = self.table.first_after(self.checkpoint.cursor)
-        return None if order is None else actions.order_due_ms(order)
+        due_ms = None if order is None else actions.order_due_ms(order)
+        return None if due_ms == actions.NEVER_MS else due_ms
 
     def sweepable(self, limit: int) -> list[tuple[bytes, str]]:
         """Fired rows whose records have no tombstone yet: order key and request id."""

@@ -197,7 +197,7 @@ class Restoration:
             entry = entries.read_entry(record)
         except actions.InvalidPlanError:
             return
-        if entry.plan.verb is not actions.Verb.CANCEL:
+        if entry.plan.verb.delivers:
             self._changes.put(entry)
 
     def _remove(self, order: bytes) -> None:

@@ -38,6 +38,7 @@ _GRACE_SECONDS: Final = 0.5
 _CONNECT_SECONDS: Final = 1.0
 _BATCH: Final = 5_000
 _ASK_SECONDS: Final = 10
+_SLOW_SECONDS: Final = 2
 _log = logging.getLogger(__name__)
 
 
@@ -146,6 +147,9 @@ class Restorer:
     def _restore(self, tickets: dict[int, object]) -> None:
         began, began_ms = time.monotonic(), now_ms()
         committed = self._committed(list(tickets))
+        asked = time.monotonic() - began
+        if asked > _SLOW_SECONDS:
+            _log.info("asking for the offsets of %s took %.1f s", sorted(tickets), asked)
         stores: dict[int, Store] = {}
         open_takeovers: dict[int, TakeOver] = {}
         try:

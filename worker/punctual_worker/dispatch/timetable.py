@@ -6,9 +6,8 @@ transaction fails, the outcome is thrown away and nothing has happened.
 """
 
 import heapq
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
@@ -17,8 +16,9 @@ from punctual_worker.contract.actions import Verb
 from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch import entries, recurrence
 from punctual_worker.dispatch.checkpoint import Checkpoint
-from punctual_worker.dispatch.entries import Delivery, Entry, Event, LogRecord, Rejection
-from punctual_worker.dispatch.table import Changes, Table
+from punctual_worker.dispatch.entries import Entry, LogRecord
+from punctual_worker.dispatch.outcome import Outcome
+from punctual_worker.dispatch.table import Table
 from punctual_worker.dispatch.verdicts import Budget, Judge, Judgement, Verdict
 
 _MAX_BACKOFF_MS: Final = 60_000
@@ -37,42 +37,6 @@ class Policy:
     compaction_lag_ms: int = 24 * 60 * 60 * 1000
     """`min.compaction.lag.ms` of the actions topic: how long the log keeps both copies of a
     replayed action."""
-
-
-@dataclass
-class Outcome:
-    """What a turn of one partition writes, and what it changes afterwards."""
-
-    checkpoint: Checkpoint
-    deliveries: list[Delivery] = field(default_factory=list)
-    rejections: list[Rejection] = field(default_factory=list)
-    rearmed: list[Entry] = field(default_factory=list)
-    tombstones: list[Entry] = field(default_factory=list)
-    """Entries decided for good: their keys get a tombstone in the same transaction."""
-    events: list[Event] = field(default_factory=list)
-    changes: Changes = field(default_factory=Changes)
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    replays: int = 0
-    """Requests that intake has sent again. The position must pass them for good: compaction keeps
-    the last copy of a pending request, and one beyond the position is not taken for pending."""
-    fired: int = 0
-    """Rows that the cursor has passed."""
-    more: bool = False
-    """Whether something due was left for the next turn."""
-
-    def writes(self, before: Checkpoint) -> bool:
-        """Whether a transaction is needed; a position alone can wait for the next one."""
-        return bool(
-            self.deliveries
-            or self.rejections
-            or self.rearmed
-            or self.tombstones
-            or self.replays
-            or self.changes.puts
-            or self.changes.removes
-            or self.checkpoint.cursor != before.cursor
-            or self.checkpoint.watermarks != before.watermarks
-        )
 
 
 class PartitionTurn:
@@ -171,7 +135,7 @@ class PartitionTurn:
         compacted = self._now_ms - written_ms > self._policy.compaction_lag_ms
         plan = entry.plan
         recognisable = bool(plan.request_id) or not plan.cron
-        if compacted and plan.verb is not Verb.CANCEL and recognisable:
+        if compacted and plan.verb.delivers and recognisable:
             # So far behind that compaction may have taken the first copy before anybody decided
             # it: deliver rather than drop. That the cursor has passed its place proves nothing:
             # later requests may have moved watermark and cursor over what was never read.
@@ -185,8 +149,8 @@ class PartitionTurn:
         plan = entry.plan
         self._count("request", plan.verb.name)
         standing = self._find(plan.request_id) if plan.request_id else None
-        if plan.verb is Verb.CANCEL:
-            self._cancel(entry, standing)
+        if not plan.verb.delivers:
+            self._steer(entry, standing)
         elif plan.cron and (fault := _fault_of(plan)):
             self._reject(entry, fault.code, str(fault))
             self._out.tombstones.append(entry)
@@ -210,15 +174,39 @@ class PartitionTurn:
             self._tell("Replaced", standing, reason=self._by(entry))
             self._arm(entry)
 
-    def _cancel(self, entry: Entry, standing: Entry | None) -> None:
-        if standing is None:
-            self._count("cancel_missed")
-            self._tell("CancelMissed", entry)
-        else:
-            self._count("cancelled")
-            self._remove(standing)
-            self._tell("Cancelled", standing, reason=self._by(entry))
+    def _steer(self, entry: Entry, standing: Entry | None) -> None:
+        """CANCEL, PAUSE or RESUME: something is done to the pending schedule of the id, if any."""
+        verb = entry.plan.verb
         self._out.tombstones.append(entry)
+        if standing is None:
+            self._count(f"{verb.name.lower()}_missed")
+            self._tell(f"{verb.name.capitalize()}Missed", entry)
+        elif verb is Verb.CANCEL:
+            self._remove(standing)
+            self._count("cancelled")
+            self._tell("Cancelled", standing, reason=self._by(entry))
+        elif standing.plan.paused == (verb is Verb.PAUSE):
+            self._tell("Unchanged", entry)
+        elif verb is Verb.PAUSE:
+            self._remove(standing)
+            self._rearm(
+                standing._replace(plan=standing.plan.pause()),
+                due_ms=actions.NEVER_MS,
+                attempt=standing.plan.attempt,
+            )
+            self._count("paused")
+            self._tell("Paused", standing, reason=self._by(entry))
+        else:
+            self._resume(standing)
+            self._count("resumed")
+            self._tell("Resumed", standing, reason=self._by(entry))
+
+    def _resume(self, standing: Entry) -> None:
+        """Back to its time; what fell due meanwhile is late, like after an outage."""
+        self._remove(standing)
+        going_on = standing._replace(plan=standing.plan.resume())
+        due_ms = going_on.plan.wanted_ms + entries.recurring_spread_ms(going_on)
+        self._rearm(going_on, due_ms=max(due_ms, self._now_ms + 1), attempt=going_on.plan.attempt)
 
     def _by(self, entry: Entry) -> str:
         source = entries.source_of(entry, self._policy.requests_topic).decode()

@@ -19,8 +19,8 @@ from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch.deadlines import Caller, HangingCallError
 from punctual_worker.dispatch.destinations import Fault
 from punctual_worker.dispatch.entries import Delivery
+from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.restoring import tombstone_headers
-from punctual_worker.dispatch.timetable import Outcome
 from punctual_worker.logs import kafka_logger
 
 _log = logging.getLogger(__name__)
