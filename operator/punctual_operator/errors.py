@@ -6,6 +6,7 @@
     ├── KafkaError
     │   └── KafkaUnreachableError, AuthenticationFailedError, AuthorizationFailedError
     ├── ConflictError
+    ├── NameTakenError
     └── KubernetesError
         └── NotFoundError
 
@@ -68,6 +69,12 @@ class ConflictError(OperatorError):
     """An older Scheduler has the app id on this Kafka cluster."""
 
     reason = "AppIdConflict"
+
+
+class NameTakenError(OperatorError):
+    """An object that is not ours has the name of a child."""
+
+    reason = "NameTaken"
 
 
 class KubernetesError(OperatorError):

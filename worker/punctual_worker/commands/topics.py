@@ -7,14 +7,16 @@ import click
 
 from punctual_worker.commands.options import CONNECTION, TOPICS, with_settings
 from punctual_worker.contract.topics import TopicSpec
+from punctual_worker.errors import PunctualError
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
-from punctual_worker.topics.admin import TopicAdmin, TopicResult
+from punctual_worker.topics.admin import TopicAdmin
+from punctual_worker.topics.plan import TopicResult
 from punctual_worker.topics.wanted import wanted_topics
 
 
 @click.command()
-@with_settings(*CONNECTION, *TOPICS)
+@with_settings(*CONNECTION, *TOPICS, "sources")
 @click.option(
     "--destination",
     "destinations",
@@ -33,7 +35,12 @@ def topics(
     """
     admin = TopicAdmin(librdkafka_config(settings))
     wanted = wanted_topics(settings)
-    there = admin.describe(destinations)
+    there = admin.describe((*destinations, *settings.sources))
+    if missing := [name for name in settings.sources if name not in there]:
+        raise PunctualError(
+            f"There is no topic {', '.join(missing)}, which --source names: want the topic that "
+            "the producers of these requests write to; it is not made here."
+        )
     wanted += [
         TopicSpec(name, settings.action_partitions, settings.replication_factor)
         for name in destinations

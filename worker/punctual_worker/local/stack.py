@@ -22,7 +22,8 @@ from punctual_worker.local.merged_metrics import MergedMetrics
 from punctual_worker.local.parts import Part
 from punctual_worker.local.ports import claim_port
 from punctual_worker.settings import Settings
-from punctual_worker.topics.admin import TopicAdmin, TopicResult
+from punctual_worker.topics.admin import TopicAdmin
+from punctual_worker.topics.plan import TopicResult
 
 PART_NAMES: Final = ("intake", "dispatcher", "console")
 _TEND_SECONDS: Final = 0.2

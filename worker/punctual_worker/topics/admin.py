@@ -3,8 +3,7 @@
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -19,7 +18,13 @@ from confluent_kafka.admin import (
 
 from punctual_worker.contract.topics import TopicSpec
 from punctual_worker.errors import PunctualError
-from punctual_worker.topics.plan import TopicPlan, TopicState, plan_topics
+from punctual_worker.topics.plan import (
+    TopicPlan,
+    TopicResult,
+    TopicState,
+    Trouble,
+    plan_topics,
+)
 
 _TIMEOUT_SECONDS: Final = 15.0
 _LOOK_SECONDS: Final = 0.1
@@ -39,8 +44,6 @@ _UNPROVEN: Final = {
     KafkaError.SASL_AUTHENTICATION_FAILED,
 }
 _NOISE: Final = re.compile(r"^\S+/\w+: |\s*\(after \d+ms in state \w+\)")
-Trouble = Literal["unreachable", "unauthenticated", "denied", "refused"]
-"""Kinds of failure, for who has to tell them apart."""
 
 
 class TopicsError(PunctualError):
@@ -49,21 +52,6 @@ class TopicsError(PunctualError):
     def __init__(self, message: str, *, trouble: Trouble = "refused") -> None:
         super().__init__(message)
         self.trouble: Trouble = trouble
-
-
-@dataclass(frozen=True)
-class TopicResult:
-    """What became of one topic's plan."""
-
-    plan: TopicPlan
-    applied: bool
-    error: str | None = None
-    trouble: Trouble | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether the topic is as wanted now."""
-        return self.error is None and not self.plan.refusals and self.applied
 
 
 class TopicAdmin:

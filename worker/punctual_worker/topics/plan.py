@@ -8,10 +8,12 @@ a reassignment) is refused, and everything else is still applied.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Literal
 
 from punctual_worker.contract.topics import BROKERS_DEFAULT, TopicSpec
 
+Trouble = Literal["unreachable", "unauthenticated", "denied", "refused"]
+"""Kinds of failure, for who has to tell them apart."""
 _NOTHING: Final[Mapping[str, Collection[str]]] = MappingProxyType({})
 
 
@@ -57,6 +59,21 @@ class TopicPlan:
     def in_order(self) -> bool:
         """Whether the topic is as wanted already."""
         return not self.changes and not self.refusals
+
+
+@dataclass(frozen=True)
+class TopicResult:
+    """What became of one topic's plan."""
+
+    plan: TopicPlan
+    applied: bool
+    error: str | None = None
+    trouble: Trouble | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the topic is as wanted now."""
+        return self.error is None and not self.plan.refusals and self.applied
 
 
 def plan_topics(

@@ -1,0 +1,201 @@
+"""`python -m punctual_operator`: settings, metrics, Lease, then the watches, until SIGTERM."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import kopf
+from kubernetes import client, config
+from prometheus_client import CollectorRegistry
+from punctual_worker.errors import PunctualError
+from punctual_worker.health import HealthServer
+from punctual_worker.logs import configure_logging
+
+from punctual_operator.child_step import ChildStep
+from punctual_operator.clients.kafka import KafkaClusters
+from punctual_operator.clients.kubernetes import Kubernetes
+from punctual_operator.clients.lease import Leadership
+from punctual_operator.clients.workers import Workers
+from punctual_operator.deletion import Deletion
+from punctual_operator.handlers import make_registry, operator_settings
+from punctual_operator.known import KnownSchedulers
+from punctual_operator.metrics import OperatorMetrics
+from punctual_operator.reconcile import Reconciler, Steps
+from punctual_operator.resources.pods import Defaults
+from punctual_operator.settings import OperatorSettings, SettingsError, load_settings
+from punctual_operator.topic_step import SecretReader, TopicStep
+from punctual_operator.workqueue import WorkQueue
+
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_FIGURES_SECONDS: Final = 30.0
+_SILENT_SECONDS: Final = 60.0
+"""A loop that was stuck for this long is not alive."""
+_log = logging.getLogger("punctual_operator")
+
+
+class Operator:
+    """One replica: stands by until it holds the Lease, then looks after the Schedulers."""
+
+    def __init__(self, settings: OperatorSettings, namespace: str) -> None:
+        self._settings = settings
+        self.registry = CollectorRegistry()
+        self._metrics = OperatorMetrics(self.registry)
+        identity = settings.identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+        self._leadership = Leadership(
+            name=settings.lease_name,
+            namespace=namespace,
+            identity=identity,
+            lease_seconds=settings.lease_seconds,
+        )
+        self._beat = time.monotonic()
+        self._state = "starting"
+
+    def readiness(self) -> tuple[bool, str]:
+        """A replica that stands by is ready to take over, which is all that it is for."""
+        return self._state in ("standing by", "active"), self._state
+
+    def liveness(self) -> tuple[bool, str]:
+        """Alive while its loop turns."""
+        silent = time.monotonic() - self._beat
+        return silent < _SILENT_SECONDS, f"the loop turned {silent:.0f} s ago"
+
+    async def run(self) -> int:
+        """Until SIGTERM or SIGINT, or until the Lease is lost; the exit status."""
+        loop = asyncio.get_running_loop()
+        stop, changed = asyncio.Event(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        heart = asyncio.create_task(self._keep_beating())
+        self._state = "standing by"
+
+        def on_change() -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        self._leadership.start(on_change=on_change)
+        try:
+            await _first(stop, changed)
+            if stop.is_set():
+                return 0
+            changed.clear()
+            await self._lead(stop, changed)
+            self._leadership.release()
+            return 1 if self._leadership.lost.is_set() else 0
+        finally:
+            heart.cancel()
+            self._metrics.leading.set(0)
+
+    async def _lead(self, stop: asyncio.Event, lost: asyncio.Event) -> None:
+        self._metrics.leading.set(1)
+        known = KnownSchedulers()
+        for truth in ("True", "False", "Unknown"):
+            self._metrics.schedulers.labels(truth).set_function(known.counter(truth))
+        with ThreadPoolExecutor(32, "kubernetes") as api, ThreadPoolExecutor(64, "io") as io:
+            queue = self._queue(known, api, io)
+            end, ready = asyncio.Event(), asyncio.Event()
+            watching = asyncio.create_task(
+                kopf.operator(
+                    registry=make_registry(queue, known),
+                    settings=operator_settings(),
+                    standalone=True,
+                    clusterwide=not self._settings.watch_namespaces,
+                    namespaces=self._settings.watch_namespaces,
+                    stop_flag=end,
+                    ready_flag=ready,
+                )
+            )
+            self._state = "active"
+            waiting = asyncio.create_task(_first(stop, lost))
+            await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            self._state = "stopping"
+            end.set()
+            waiting.cancel()
+            await queue.close()
+            await watching
+
+    def _queue(
+        self, known: KnownSchedulers, api: ThreadPoolExecutor, io: ThreadPoolExecutor
+    ) -> WorkQueue:
+        settings = self._settings
+        kubernetes = Kubernetes(client.ApiClient(), api, self._metrics)
+        kafka = KafkaClusters(io, self._metrics, timeout=settings.kafka_timeout_seconds)
+        secrets = SecretReader(kubernetes)
+        topics = TopicStep(secrets, kafka, known.all)
+        reconciler = Reconciler(
+            kubernetes=kubernetes,
+            workers=Workers(io),
+            steps=Steps(
+                topics, ChildStep(kubernetes), Deletion(kubernetes, kafka, secrets, topics)
+            ),
+            known=known,
+            defaults=Defaults(settings.worker_image, settings.image_pull_policy),
+            figures_seconds=min(settings.resync_seconds, _FIGURES_SECONDS),
+        )
+        return WorkQueue(
+            reconciler.reconcile,
+            metrics=self._metrics,
+            resync_seconds=settings.resync_seconds,
+            concurrency=settings.concurrency,
+        )
+
+    async def _keep_beating(self) -> None:
+        while True:
+            self._beat = time.monotonic()
+            await asyncio.sleep(1)
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Until one of them is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+def main() -> None:
+    """Run the operator with settings from the environment."""
+    os.environ.setdefault("USER", "punctual")  # kopf asks for it, and a uid may have no name
+    try:
+        settings = load_settings(os.environ)
+        configure_logging(format=settings.log_format, level=settings.log_level)
+        _quieten(settings.log_level)
+        config.load_config()
+        namespace = settings.lease_namespace or _own_namespace()
+        operator = Operator(settings, namespace)
+        health = HealthServer(
+            operator.registry,
+            host=settings.http_host,
+            port=settings.http_port,
+            ready=operator.readiness,
+            live=operator.liveness,
+        )
+        with health:
+            _log.info("metrics and health on %s", health.url)
+            status = asyncio.run(operator.run())
+        _log.info("stopped")
+    except (SettingsError, PunctualError, config.ConfigException) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    sys.exit(status)
+
+
+def _quieten(level: str) -> None:
+    logging.getLogger("punctual_operator").setLevel(level.upper())
+    logging.getLogger("leaderelection").setLevel(logging.WARNING)
+
+
+def _own_namespace() -> str:
+    return _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.exists() else "default"
+
+
+if __name__ == "__main__":
+    main()
