@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup chromium lint test fuzz chaos bench demo clean
+.PHONY: setup chromium lint test fuzz chaos bench demo chart clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -52,6 +52,10 @@ bench: setup
 
 demo: setup
 	@$(BIN)/punctual demo $(if $(ONCE),--once)
+
+# after a change of the custom resource definition
+chart:
+	@cp crds/scheduler.yaml helm/punctual/files/scheduler.yaml
 
 clean:
 	rm -rf $(VENV) .punctual .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
