@@ -71,13 +71,16 @@ class Part:
         except OSError as error:
             return False, str(error)
 
+    def metrics(self) -> list[str]:
+        """The lines of `/metrics`."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as page:
+            return list(page.read().decode().splitlines())
+
     def metric(self, name: str) -> float:
         """Sum of a metric over its labels, or the one whose line begins with `name`."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=5) as page:
-            lines = page.read().decode().splitlines()
         return sum(
             float(line.rsplit(" ", 1)[1])
-            for line in lines
+            for line in self.metrics()
             if line.startswith((f"{name} ", f"{name}{{")) or ("{" in name and line.startswith(name))
         )
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from punctual_worker.contract import headers as names
 from punctual_worker.intake import pipeline
-from punctual_worker.intake.replays import Rejected
+from punctual_worker.intake.offset_sets import Offsets
 from punctual_worker.intake.rules import Rules, rules_from
+from punctual_worker.intake.sources import Source
 from punctual_worker.settings import Settings
 from pyspark.sql import SparkSession
 from support.request_rules import Request
@@ -66,12 +67,13 @@ def route(
     spark: SparkSession,
     requests: list[Request],
     rules: Rules,
-    already: Mapping[int, Rejected] | None = None,
+    already: Mapping[int, Offsets] | None = None,
+    source: Source | None = None,
 ) -> list[Routed]:
     """One output record per request (but for those rejected `already`), in their order."""
     rows = [
         (
-            REQUESTS,
+            REQUESTS if source is None else source.topic,
             request.partition,
             request.offset,
             EPOCH + timedelta(milliseconds=request.timestamp_ms),
@@ -82,7 +84,8 @@ def route(
         )
         for request in requests
     ]
-    out = pipeline.route(spark.createDataFrame(rows, SCHEMA), rules, already=already).collect()
+    records = spark.createDataFrame(rows, SCHEMA)
+    out = pipeline.route(records, rules, already=already, source=source).collect()
     return [
         Routed(
             row["topic"],

@@ -5,7 +5,7 @@ No part reads the environment itself; `cli.py` loads a `Settings` and hands it o
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import (
@@ -16,8 +16,10 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
+from punctual_worker.contract.dialects import Dialect
 from punctual_worker.contract.topics import (
     MAX_REQUEST_PARTITIONS,
     REQUEST_MAX_BYTES,
@@ -39,6 +41,16 @@ def _split(value: Any) -> Any:
     """Lists may be given as comma-separated text, as flags and variables do."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
+    return value
+
+
+def _pairs(value: Any) -> Any:
+    """Mappings may be given as `name=value` texts, as flags and variables do."""
+    if isinstance(value, str | list | tuple):
+        pairs = [str(pair).partition("=") for pair in _split(value)]
+        if wrong := [name for name, equals, _ in pairs if not equals]:
+            raise ValueError(f"{wrong[0]!r} is given, want TOPIC=DIALECT")
+        return {name: text for name, _, text in pairs}
     return value
 
 
@@ -80,6 +92,8 @@ class Settings(BaseModel):
     """Spark master; empty means this process with a slot for each request partition."""
     destinations: CommaSeparated = ()
     """Topics that may be delivered to, `*` as wildcard; empty means any but our own."""
+    sources: Annotated[dict[str, Dialect], BeforeValidator(_pairs)] = {}
+    """Further topics to take requests from, and the dialect of each."""
     horizon_days: int = Field(36_525, ge=1, le=365_000)
     """How far ahead a delivery may be asked for: catches wrong units."""
     spark: dict[str, str] = {}
@@ -129,6 +143,19 @@ class Settings(BaseModel):
         if not all(is_legal_topic(topic) for topic in TopicNames(value).all):
             raise ValueError("use letters, digits, '.', '_' and '-', at most 226 of them")
         return value
+
+    @field_validator("sources")
+    @classmethod
+    def _sources_are_topics(cls, value: dict[str, Dialect]) -> dict[str, Dialect]:
+        if wrong := [topic for topic in value if not is_legal_topic(topic)]:
+            raise ValueError(f"{wrong[0]!r} is not a topic's name")
+        return value
+
+    @model_validator(mode="after")
+    def _sources_are_not_our_own(self) -> Self:
+        if own := [topic for topic in self.sources if topic in self.topics.all]:
+            raise ValueError(f"sources: {own[0]} is a topic of this app id itself")
+        return self
 
     @property
     def topics(self) -> TopicNames:

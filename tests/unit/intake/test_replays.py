@@ -2,8 +2,8 @@
 
 import random
 
-from punctual_worker.intake import pipeline, replays
-from punctual_worker.intake.replays import Rejected, was_rejected
+from punctual_worker.intake import offset_sets, pipeline
+from punctual_worker.intake.offset_sets import Offsets, contains
 from pyspark.sql import SparkSession
 from support.request_rules import PREFIX, Request
 from support.routing import route, rules
@@ -16,8 +16,8 @@ def request(partition: int, offset: int, headers: tuple[tuple[str, bytes | None]
     return Request(partition, offset, 1_700_000_000_000, b"k", b"v", headers)
 
 
-def rejected(first: int, *offsets: int) -> Rejected:
-    found = Rejected(first)
+def rejected(first: int, *offsets: int) -> Offsets:
+    found = Offsets(first)
     assert all(found.add(offset) for offset in offsets)
     return found
 
@@ -26,7 +26,7 @@ def test_only_the_very_coordinates_are_left_out(spark: SparkSession) -> None:
     generator = random.Random(1)
     first = {0: 0, 3: 10_000_000_000}
     chosen = {n: sorted(generator.sample(range(at, at + 300), 40)) for n, at in first.items()}
-    already = {n: rejected(at, *chosen[n]) for n, at in first.items()} | {5: Rejected(7)}
+    already = {n: rejected(at, *chosen[n]) for n, at in first.items()} | {5: Offsets(7)}
     asked = [
         (n, offset) for n in (0, 1, 3, 5) for at in first.values() for offset in range(at, at + 320)
     ]
@@ -65,16 +65,16 @@ def test_what_is_judged_is_judged_once(spark: SparkSession) -> None:
 
 
 def test_a_bit_per_offset_and_no_more_than_so_many() -> None:
-    found = Rejected(100)
+    found = Offsets(100)
     assert found.add(99)
     assert not found.bits
     assert found.add(100)
-    assert found.add(100 + replays.MOST_BITS - 1)
-    assert len(found.bits) == replays.MOST_BITS // 8
-    assert not found.add(100 + replays.MOST_BITS)
-    assert found.end == 101 + replays.MOST_BITS
+    assert found.add(100 + offset_sets.MOST_BITS - 1)
+    assert len(found.bits) == offset_sets.MOST_BITS // 8
+    assert not found.add(100 + offset_sets.MOST_BITS)
+    assert found.end == 101 + offset_sets.MOST_BITS
 
 
 def test_nothing_rejected_costs_nothing() -> None:
-    assert was_rejected({}) is None
-    assert was_rejected({0: Rejected(3)}) is None
+    assert contains({}) is None
+    assert contains({0: Offsets(3)}) is None

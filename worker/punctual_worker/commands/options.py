@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from punctual_worker.contract.dialects import NAMES as DIALECTS
 from punctual_worker.logs import configure_logging
 from punctual_worker.settings import Settings, SettingsError, load_settings
 
@@ -32,6 +33,7 @@ _HELP: Final = {
     "intake_batch_seconds": "Length of a real-time batch.",
     "intake_master": "Spark master; by default this process.",
     "destinations": "Topics that may be delivered to, comma-separated, * as wildcard.",
+    "sources": "Also take requests from TOPIC, written in DIALECT; repeatable.",
     "horizon_days": "How far ahead a delivery may be asked for.",
     "guarantee": "exactly-once or at-least-once.",
     "trace_headers": "Whether delivered records tell their id, time and source.",
@@ -72,6 +74,7 @@ INTAKE: Final = (
     "intake_batch_seconds",
     "intake_master",
     "destinations",
+    "sources",
     "horizon_days",
 )
 DISPATCHER: Final = (
@@ -109,6 +112,8 @@ def with_settings(*fields: str, kafka: bool = True) -> Callable[[Command], Comma
         @functools.wraps(command)
         def wrapper(*args: Any, config: Path | None, **given: Any) -> Any:
             flags = {name: given.pop(name) for name in names}
+            if not flags.get("sources"):
+                flags.pop("sources", None)
             for name in ("kafka", "spark"):
                 if pairs := given.pop(name, ()):
                     flags[name] = name_value_pairs(pairs, flag=f"--{name}")
@@ -163,6 +168,11 @@ def _option(name: str) -> Callable[[Command], Command]:
     flag = "--" + name.replace("_", "-")
     # None means "not given": the variable or the file may say; the model has the default
     help_text = f"{_HELP[name]} [default: {_shown(field.default)}]"
+    if name == "sources":
+        help_text = f"{_HELP[name]} Dialects: {', '.join(DIALECTS)}."
+        return click.option(
+            *("--source", name), multiple=True, metavar="TOPIC=DIALECT", help=help_text
+        )
     if field.annotation is bool:
         return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=help_text)
     return click.option(flag, name, default=None, help=help_text)

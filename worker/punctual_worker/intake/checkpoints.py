@@ -28,7 +28,7 @@ class Checkpoints:
         self._directory.mkdir(parents=True, exist_ok=True)
         marker = self._directory / _MARKER
         if self.path.exists() and _read(marker) != made_for:
-            self.put_aside("it is for another topic or mode")
+            self.put_aside("it is for other topics or another mode")
         marker.write_text(json.dumps(made_for))
 
     @property

@@ -6,11 +6,14 @@ On a cluster they are in the executors: then there is nothing to be seen here.
 import logging
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from punctual_worker.intake.offsets import Partition
+from punctual_worker.intake.sources import Source
 from punctual_worker.settings import Settings
 
 _LOOK_SECONDS: Final = 0.05
@@ -20,8 +23,12 @@ _log = logging.getLogger(__name__)
 class SparkClients:
     """The consumers and producers of intake's queries."""
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, *, sources: Sequence[Source]
+    ) -> None:
         """Nothing is asked yet."""
+        # Names of beans have no dots.
+        self._topics = {source.topic.replace(".", "_"): source.topic for source in sources}
         self._beans = _Beans(spark)
         self._consumers = (
             "kafka.consumer:type=consumer-fetch-manager-metrics,topic=*,partition=*,"
@@ -34,22 +41,23 @@ class SparkClients:
             bean.getKeyProperty("client-id") for bean in self._beans.find(self._consumers)
         )
 
-    def lags(self, *, but: frozenset[str] = frozenset()) -> dict[int, float]:
-        """How far behind consumers are that have asked the broker, by requests partition.
+    def lags(self, *, but: frozenset[str] = frozenset()) -> dict[Partition, float]:
+        """How far behind consumers are that have asked the broker.
 
         `but`: names of consumers that do not count. A consumer may close between being found and
         being asked; then there is no answer, this time.
         """
-        lags: dict[int, float] = {}
+        lags: dict[Partition, float] = {}
         try:
             for bean in self._beans.find(self._consumers):
                 if bean.getKeyProperty("client-id") in but:
                     continue
                 lag = float(self._beans.value(bean, "records-lag"))
-                number = int(bean.getKeyProperty("partition"))
-                if not math.isnan(lag):
+                topic = self._topics.get(bean.getKeyProperty("topic").replace(".", "_"))
+                if topic is not None and not math.isnan(lag):
+                    one = Partition(topic, int(bean.getKeyProperty("partition")))
                     # A pooled consumer of an earlier batch may still be there, with its old number.
-                    lags[number] = min(lag, lags.get(number, lag))
+                    lags[one] = min(lag, lags.get(one, lag))
         except Py4JJavaError as error:
             _log.debug("no live lag: %s", error.java_exception)
             return {}

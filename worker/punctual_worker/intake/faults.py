@@ -252,7 +252,11 @@ def _is_read(name: str) -> Column:
 
 
 def _given(name: str) -> Column:
-    value = raw(name)
+    return shown(name, raw(name))
+
+
+def shown(name: str, value: Column) -> Column:
+    """The beginning of a sentence: what was given under a name."""
     described = (
         sf.when(value.isNull(), sf.lit(" has a null value"))
         .when(value == "", sf.lit(" is empty"))

@@ -4,6 +4,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,16 +16,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from punctual_worker.contract.dialects import Dialect
+from punctual_worker.contract.topics import MAX_REQUEST_PARTITIONS
 from punctual_worker.errors import PunctualError
 from punctual_worker.health import HealthServer
 from punctual_worker.intake.checkpoints import Checkpoints
 from punctual_worker.intake.clients import SparkClients
-from punctual_worker.intake.offsets import GroupOffsets, Place
+from punctual_worker.intake.offset_sets import Offsets
+from punctual_worker.intake.offsets import GroupOffsets, Partition, Place
 from punctual_worker.intake.progress import BatchProgress, IntakeMetrics, RejectionCounter
-from punctual_worker.intake.replays import Rejected, rejected_since
+from punctual_worker.intake.replays import rejected_since
 from punctual_worker.intake.rules import Rules, rules_from
 from punctual_worker.intake.session import intake_dir, is_local, is_stopped, start_session
-from punctual_worker.intake.stream import start_query
+from punctual_worker.intake.sources import sources_of
+from punctual_worker.intake.stream import Input, start_query
+from punctual_worker.intake.superseded import superseded
 from punctual_worker.intake.warming import WarmUp
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.local.jars import jar_paths
@@ -57,7 +63,6 @@ def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; the exit status."""
     stop = threading.Event()
     topics = _topics(settings)
-    requests = topics[settings.topics.requests]
     intake = Intake(settings, topics)
     health = HealthServer(
         intake.registry, host=settings.http_host, port=settings.http_port, ready=intake.readiness
@@ -65,7 +70,7 @@ def run(settings: Settings) -> int:
     with health:
         _log.info("metrics and health on %s", health.url)
         jars = jar_paths("spark")
-        spark = start_session(settings, jars=jars, request_partitions=requests.partitions)
+        spark = start_session(settings, jars=jars, request_partitions=intake.partitions)
         # After Spark, which puts a handler of its own in place.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
@@ -78,12 +83,17 @@ def run(settings: Settings) -> int:
 
 def _topics(settings: Settings) -> dict[str, TopicState]:
     names = settings.topics
-    found = TopicAdmin(librdkafka_config(settings)).describe(names.all)
+    found = TopicAdmin(librdkafka_config(settings)).describe((*names.all, *settings.sources))
     wanted = (names.requests, names.actions, names.rejections)
     if missing := [name for name in wanted if name not in found]:
         raise IntakeError(
             f"no topic {', '.join(missing)}: make them with 'punctual topics --app-id "
             f"{settings.app_id}'."
+        )
+    if missing := [name for name in settings.sources if name not in found]:
+        raise IntakeError(
+            f"no topic {', '.join(missing)}, which --source names: want the topic that the "
+            "producers of these requests write to."
         )
     return found
 
@@ -107,7 +117,16 @@ class Intake:
         """Nothing is started yet."""
         self._settings = settings
         self._rules = rules_of(settings, topics)
-        self._partitions = topics[settings.topics.requests].partitions
+        counts = {name: topic.partitions for name, topic in topics.items()}
+        self._sources = sources_of(settings, counts)
+        self.partitions = sum(source.partitions for source in self._sources)
+        """Of all topics with requests."""
+        if self.partitions > MAX_REQUEST_PARTITIONS:
+            raise IntakeError(
+                f"the topics with requests have {self.partitions} partitions: at most "
+                f"{MAX_REQUEST_PARTITIONS} can be had, because the dispatchers' checkpoints have "
+                "an offset for each."
+            )
         self._rejection_partitions = topics[settings.topics.rejections].partitions
         self._checkpoints = Checkpoints(intake_dir(settings))
         self.registry = CollectorRegistry()
@@ -157,16 +176,18 @@ class Intake:
 
     def _live(self, spark: SparkSession, stop: threading.Event) -> None:
         """One life of the query, from where the group stands to its end."""
-        topic_id = _topic_id(self._settings)
+        topic_ids = _topic_ids(self._settings, [source.topic for source in self._sources])
         offsets = GroupOffsets(
             self._settings,
-            topic_id=topic_id,
-            partitions=self._partitions,
+            sources=self._sources,
+            topic_ids=topic_ids,
             rejection_partitions=self._rejection_partitions,
         )
-        clients = SparkClients(spark, self._settings)
+        clients = SparkClients(spark, self._settings, sources=self._sources)
         try:
-            self._checkpoints.prepare({"topic": topic_id, "mode": self._settings.intake_mode})
+            self._checkpoints.prepare(
+                {"topic": ",".join(topic_ids.values()), "mode": self._settings.intake_mode}
+            )
             if not clients.wait_until_sent(patience=_SEND_SECONDS):
                 raise QueryEndedError("Kafka does not take what the last query has to write")
             place, rejected = self._place(offsets)
@@ -175,8 +196,7 @@ class Intake:
                 spark,
                 self._settings,
                 rules=self._rules,
-                starting_offsets=place.requests,
-                already=rejected,
+                inputs=self._inputs(spark, offsets, place, rejected),
                 checkpoint=self._checkpoints.path,
             )
             progress = BatchProgress(query, offsets, self._metrics, place=place, already=rejected)
@@ -187,10 +207,34 @@ class Intake:
         finally:
             offsets.close()
 
-    def _place(self, offsets: GroupOffsets) -> tuple[Place, dict[int, Rejected]]:
+    def _inputs(
+        self,
+        spark: SparkSession,
+        offsets: GroupOffsets,
+        place: Place,
+        rejected: Mapping[Partition, Offsets],
+    ) -> list[Input]:
+        ends = Place(offsets.ends(), {}) if len(self._sources) > 1 else place
+        inputs = []
+        for source in self._sources:
+            begins = place.requests_of(source.topic)
+            over: dict[int, Offsets] = {}
+            # Where Spark's own checkpoint counts, nothing is known of where it begins.
+            if source.dialect is not Dialect.NATIVE and begins:
+                over = superseded(
+                    *(spark, self._settings, self._rules, source),
+                    begins=begins,
+                    ends=ends.requests_of(source.topic),
+                )
+            already = {one.number: o for one, o in rejected.items() if one.topic == source.topic}
+            inputs.append(Input(source, begins, already, over))
+        return inputs
+
+    def _place(self, offsets: GroupOffsets) -> tuple[Place, dict[Partition, Offsets]]:
         """Where to begin, and what from there on has been rejected before."""
         if place := offsets.place():
-            _log.info("beginning at the group's offsets: %s", place.requests)
+            told = [f"{topic}/{number} {at}" for (topic, number), at in place.requests.items()]
+            _log.info("beginning at the group's offsets: %s", ", ".join(told))
             self._checkpoints.begin_anew()
             return place, rejected_since(self._settings, place)
         if self._checkpoints.exists:
@@ -223,10 +267,10 @@ class Intake:
             return "Waiting" in life.query.status["message"]
         if is_local(self._settings):
             is_warm = self._warm_up is None or self._warm_up.is_over
-            return is_warm and len(life.lags()) == self._partitions
+            return is_warm and len(life.lags()) == self.partitions
         tracker = life.spark.sparkContext.statusTracker()
         stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
-        return any(stage and stage.numActiveTasks >= self._partitions for stage in stages)
+        return any(stage and stage.numActiveTasks >= self.partitions for stage in stages)
 
     def _measure_lag(self, life: "_Life") -> None:
         try:
@@ -235,9 +279,11 @@ class Intake:
             _log.warning("the lag cannot be measured: %s", error)
             return
         live = life.lags()
-        for number, end in ends.items():
-            behind = live.get(number, max(end - life.progress.taken_in.get(number, 0), 0))
-            self._metrics.lag.labels(str(number)).set(behind)
+        for one, end in ends.items():
+            behind = live.get(one, max(end - life.progress.taken_in.get(one, 0), 0))
+            own = one.topic == self._settings.topics.requests
+            label = str(one.number) if own else f"{one.topic}/{one.number}"
+            self._metrics.lag.labels(label).set(behind)
 
 
 @dataclass(frozen=True)
@@ -252,19 +298,18 @@ class _Life:
     others: frozenset[str]
     """Consumers of earlier queries."""
 
-    def lags(self) -> dict[int, float]:
+    def lags(self) -> dict[Partition, float]:
         return self.clients.lags(but=self.others)
 
 
-def _topic_id(settings: Settings) -> str:
-    name = settings.topics.requests
+def _topic_ids(settings: Settings, names: list[str]) -> dict[str, str]:
     # must live until the answer is there
     admin = AdminClient({"log_level": 2, **librdkafka_config(settings)})
-    asked = admin.describe_topics(TopicCollection([name]), request_timeout=_ASK_SECONDS)
+    asked = admin.describe_topics(TopicCollection(names), request_timeout=_ASK_SECONDS)
     try:
-        return str(asked[name].result(_ASK_SECONDS).topic_id)
+        return {name: str(asked[name].result(_ASK_SECONDS).topic_id) for name in names}
     except TimeoutError as error:
-        raise TopicsError(f"Kafka did not describe {name} in time.") from error
+        raise TopicsError(f"Kafka did not describe {', '.join(names)} in time.") from error
 
 
 def _reason(query: StreamingQuery) -> str:

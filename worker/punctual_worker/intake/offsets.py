@@ -1,4 +1,4 @@
-"""Intake's place in the requests topic: the offsets of group `<app>-intake`.
+"""Intake's place in the topics it reads: the offsets of group `<app>-intake`.
 
 With each offset goes a note (the commit's metadata): which topic it is an offset of, because one
 that was deleted and made anew begins at 0 again; and how far the rejections topic had been written
@@ -8,12 +8,13 @@ before, because what is taken in again from here on has its rejections after tha
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from punctual_worker.intake.sources import Source
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
 
@@ -30,26 +31,45 @@ _NOT_YET: Final = (
 _log = logging.getLogger(__name__)
 
 
+class Partition(NamedTuple):
+    """A partition of a topic with requests."""
+
+    topic: str
+    number: int
+
+
 @dataclass(frozen=True)
 class Place:
-    """Where to go on, by partition number."""
+    """Where to go on."""
 
-    requests: dict[int, int]
+    requests: dict[Partition, int]
     """The next request to take in."""
     rejections: dict[int, int]
-    """Rejections of those requests, if they were taken in before, are at or after these offsets."""
+    """Rejections of those requests, if they were taken in before, are at or after these offsets;
+    by partition number."""
+
+    def requests_of(self, topic: str) -> dict[int, int]:
+        """The next request of each partition of a topic."""
+        return {one.number: at for one, at in self.requests.items() if one.topic == topic}
 
 
 class GroupOffsets:
     """Reads and commits the group's offsets; never a member of it, so nothing is rebalanced."""
 
     def __init__(
-        self, settings: Settings, *, topic_id: str, partitions: int, rejection_partitions: int
+        self,
+        settings: Settings,
+        *,
+        sources: Sequence[Source],
+        topic_ids: Mapping[str, str],
+        rejection_partitions: int,
     ) -> None:
         """Nothing is connected yet."""
-        self._topic_id = topic_id
+        self._topic_ids = topic_ids
         self._requests = [
-            TopicPartition(settings.topics.requests, number) for number in range(partitions)
+            TopicPartition(source.topic, number)
+            for source in sources
+            for number in range(source.partitions)
         ]
         self._rejections = [
             TopicPartition(settings.topics.rejections, number)
@@ -68,31 +88,57 @@ class GroupOffsets:
         self._consumer.close()
 
     def place(self) -> Place | None:
-        """The group's place, corrected to what the topic still has; none if it has none."""
-        committed = [place for place in self._committed() if place.offset >= 0]
-        if len(committed) < len(self._requests):
+        """The group's place, corrected to what the topics still have; none if it has none.
+
+        A topic in which the group has no place is read from its beginning.
+        """
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for one in self._committed():
+            by_topic.setdefault(one.topic, []).append(one)
+        known = {topic: ones for topic, ones in by_topic.items() if self._is_known(topic, ones)}
+        if not known:
             return None
-        notes = [_read(place.metadata) for place in committed]
-        if any(note.get("topic", self._topic_id) != self._topic_id for note in notes):
-            _log.warning("the requests topic was made anew, so it is read from its beginning")
-            return None
-        return Place(
-            {place.partition: self._corrected(place) for place in committed},
-            self._from_notes([note.get("rejections", []) for note in notes]),
-        )
+        notes = [
+            _read(one.metadata).get("rejections", []) for ones in known.values() for one in ones
+        ]
+        requests = {
+            Partition(one.topic, one.partition): (
+                self._corrected(one) if one.topic in known else self._watermarks(one)[0]
+            )
+            for ones in by_topic.values()
+            for one in ones
+        }
+        place = Place(requests, self._from_notes(notes))
+        if new := sorted(by_topic.keys() - known.keys()):
+            _log.info("read from the beginning: %s", ", ".join(new))
+            self.commit(place)
+        return place
+
+    def _is_known(self, topic: str, committed: list[TopicPartition]) -> bool:
+        """Whether the group has a place in every partition of this very topic."""
+        if any(place.offset < 0 for place in committed):
+            return False
+        own = self._topic_ids[topic]
+        if any(_read(place.metadata).get("topic", own) != own for place in committed):
+            _log.warning("the topic %s was made anew, so it is read from its beginning", topic)
+            return False
+        return True
 
     def first_place(self) -> Place:
-        """The topic's beginning, committed at once, so that also a crash is followed from there."""
+        """The topics' beginnings; committed at once, so that a crash is followed from there too."""
+        begins = {Partition(one.topic, one.partition): one for one in self._requests}
         place = Place(
-            {one.partition: self._watermarks(one)[0] for one in self._requests},
+            {partition: self._watermarks(one)[0] for partition, one in begins.items()},
             self.rejection_ends(),
         )
         self.commit(place)
         return place
 
-    def ends(self) -> dict[int, int]:
-        """The next offset of each requests partition."""
-        return {place.partition: self._watermarks(place)[1] for place in self._requests}
+    def ends(self) -> dict[Partition, int]:
+        """The next offset of each partition with requests."""
+        return {
+            Partition(one.topic, one.partition): self._watermarks(one)[1] for one in self._requests
+        }
 
     def rejection_ends(self) -> dict[int, int]:
         """The next offset of each rejections partition."""
@@ -101,16 +147,20 @@ class GroupOffsets:
     def commit(self, place: Place) -> None:
         """Everything before this place has been taken in."""
         ends = [at for _, at in sorted(place.rejections.items())]
-        note = json.dumps({"topic": self._topic_id, "rejections": ends}, separators=(",", ":"))
-        if len(note) > _NOTE_BYTES:  # then they are read from their beginning
-            note = json.dumps({"topic": self._topic_id})
         places = [
-            TopicPartition(one.topic, one.partition, place.requests[one.partition], metadata=note)
+            TopicPartition(one.topic, one.partition, at, metadata=self._note(one.topic, ends))
             for one in self._requests
-            if one.partition in place.requests
+            if (at := place.requests.get(Partition(one.topic, one.partition))) is not None
         ]
         if places:
             self._consumer.commit(offsets=places, asynchronous=False)
+
+    def _note(self, topic: str, rejection_ends: list[int]) -> str:
+        content = {"topic": self._topic_ids[topic], "rejections": rejection_ends}
+        note = json.dumps(content, separators=(",", ":"))
+        if len(note) > _NOTE_BYTES:  # then they are read from their beginning
+            note = json.dumps({"topic": self._topic_ids[topic]})
+        return note
 
     def _committed(self) -> Iterable[TopicPartition]:
         deadline = time.monotonic() + _ASK_SECONDS
@@ -139,15 +189,15 @@ class GroupOffsets:
         low, high = self._watermarks(place)
         if place.offset < low:
             _log.error(
-                "requests partition %d: offsets %d to %d were deleted before they were taken in",
-                *(place.partition, place.offset, low - 1),
+                "%s/%d: offsets %d to %d were deleted before they were taken in",
+                *(place.topic, place.partition, place.offset, low - 1),
             )
             return low
         if place.offset > high:
             _log.warning(
-                "requests partition %d ends at %d, before the group's offset %d: it was made anew, "
-                "so it is read from its beginning",
-                *(place.partition, high, place.offset),
+                "%s/%d ends at %d, before the group's offset %d: it was made anew, so it is read "
+                "from its beginning",
+                *(place.topic, place.partition, high, place.offset),
             )
             return low
         return int(place.offset)

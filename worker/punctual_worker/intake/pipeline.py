@@ -11,17 +11,21 @@ would stop the stream for everyone:
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
-from punctual_worker.contract.actions import Verb
+from punctual_worker.contract.actions import NATIVE_SOURCE, Verb
+from punctual_worker.contract.dialects import Dialect
+from punctual_worker.intake import dialects
+from punctual_worker.intake.offset_sets import Offsets, contains
 from punctual_worker.intake.rarely import rarely
-from punctual_worker.intake.replays import Rejected, was_rejected
 from punctual_worker.intake.requests import with_facts
 from punctual_worker.intake.rules import Rules
+from punctual_worker.intake.sources import Source
 from punctual_worker.intake.verdicts import with_verdict
 
 OBSERVED: Final = "requests"
@@ -30,19 +34,41 @@ _REJECTION_ROOM_BYTES: Final = 1024
 """More than the error headers' names, their short values and Kafka's framing can take."""
 
 
+@dataclass(frozen=True)
+class Delivered:
+    """Columns with what an action is to deliver."""
+
+    key: str = "key"
+    value: str = "value"
+    headers: str = "kept"
+
+
 def route(
-    records: DataFrame, rules: Rules, *, already: Mapping[int, Rejected] | None = None
+    records: DataFrame,
+    rules: Rules,
+    *,
+    source: Source | None = None,
+    already: Mapping[int, Offsets] | None = None,
 ) -> DataFrame:
     """What to write for each request: topic, partition, key, value and headers.
 
-    Nothing for those that would be rejected and have been `already`.
+    Nothing for those that would be rejected and have been `already`. Without a `source` they are
+    from the app's own requests topic.
     """
-    judged = _with_rejection(with_verdict(with_facts(records, rules), rules), rules)
-    repeated = was_rejected(already or {})
+    if source is None or source.dialect is Dialect.NATIVE:
+        tag = NATIVE_SOURCE if source is None else source.tag
+        topic = "" if source is None or source.is_own else source.topic
+        verdicts = with_verdict(with_facts(records, rules, tag=tag), rules, source=topic)
+        delivered = Delivered()
+    else:
+        verdicts = dialects.judged(records, rules, source)
+        delivered = Delivered("out_key", "out_value", "out_headers")
+    judged = _with_rejection(verdicts, rules)
+    repeated = contains(already or {})
     if repeated is None:
-        return _written(judged, rules)
+        return _written(judged, rules, delivered)
     marked = judged.withColumn("repeated", sf.when(~sf.col("accepted"), rarely(repeated)))
-    written = _written(marked, rules, "repeated")
+    written = _written(marked, rules, delivered, "repeated")
     # A filter on a column of its own, after all the rest: Spark does not move it down (the clock in
     # the rejection's headers forbids that), where it would make every record be judged twice.
     return written.where(~sf.coalesce("repeated", sf.lit(False))).drop("repeated")
@@ -70,10 +96,10 @@ def _with_rejection(judged: DataFrame, rules: Rules) -> DataFrame:
     )
 
 
-def _written(judged: DataFrame, rules: Rules, *others: str) -> DataFrame:
+def _written(judged: DataFrame, rules: Rules, delivered: Delivered, *others: str) -> DataFrame:
     accepted = sf.col("accepted")
     partition = (sf.col("hash") % rules.action_partitions).cast("int")
-    null_value_as_empty = sf.coalesce("value", sf.lit(b""))
+    null_value_as_empty = sf.coalesce(delivered.value, sf.lit(b""))
     return judged.select(
         sf.when(accepted, sf.lit(rules.actions_topic))
         .otherwise(sf.lit(rules.rejections_topic))
@@ -86,7 +112,7 @@ def _written(judged: DataFrame, rules: Rules, *others: str) -> DataFrame:
         .when(sf.col("no_value"), sf.lit(b""))
         .otherwise(sf.col("value"))
         .alias("value"),
-        sf.when(accepted, _with_added(sf.col("kept"), _action_headers()))
+        sf.when(accepted, _with_added(sf.col(delivered.headers), _action_headers(delivered)))
         .otherwise(rarely(_rejection_headers()))
         .alias("headers"),
         sf.when(accepted, sf.col("verb")).alias("verb"),
@@ -113,9 +139,9 @@ def _with_added(headers: Column, added: list[Column]) -> Column:
     )
 
 
-def _action_headers() -> list[Column]:
+def _action_headers(delivered: Delivered) -> list[Column]:
     return [
-        _header(names.ACTION_USER_KEY, sf.col("key")),
+        _header(names.ACTION_USER_KEY, sf.col(delivered.key)),
         _header(names.ACTION_PLAN, sf.col("plan").cast("binary")),
     ]
 

@@ -23,9 +23,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import Verb
 from punctual_worker.contract.codes import Code
-from punctual_worker.intake.offsets import GroupOffsets, Place
+from punctual_worker.intake.offset_sets import Offsets
+from punctual_worker.intake.offsets import GroupOffsets, Partition, Place
 from punctual_worker.intake.pipeline import OBSERVED
-from punctual_worker.intake.replays import Rejected
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
 
@@ -69,14 +69,14 @@ class BatchProgress:
         metrics: IntakeMetrics,
         *,
         place: Place,
-        already: Mapping[int, Rejected],
+        already: Mapping[Partition, Offsets],
     ) -> None:
         """A query that began at `place`; from there on, `already` has been rejected."""
         self._query = query
         self._offsets = offsets
         self._metrics = metrics
         self._rejections = place.rejections
-        self._again_until = {number: rejected.end for number, rejected in already.items()}
+        self._again_until = {partition: rejected.end for partition, rejected in already.items()}
         self._last_batch = -1
         self.taken_in = dict(place.requests)
         """Offsets up to which batches have ended, as far as that is known."""
@@ -92,7 +92,7 @@ class BatchProgress:
             # Not the ends of now: the next batch may have rejected something already.
             self._offsets.commit(Place(self.taken_in, self._rejections))
             # Nor later ones than an earlier query's, as long as that one had been further.
-            if all(self.taken_in.get(n, 0) >= end for n, end in self._again_until.items()):
+            if all(self.taken_in.get(one, 0) >= end for one, end in self._again_until.items()):
                 self._rejections = self._offsets.rejection_ends()
         return self._last_batch >= 0
 
@@ -103,13 +103,13 @@ class BatchProgress:
                 self._metrics.requests.labels(action).inc(counts[verb.value] or 0)
 
 
-def _end_offsets(progress: Any) -> dict[int, int]:
-    ends: dict[int, int] = {}
+def _end_offsets(progress: Any) -> dict[Partition, int]:
+    ends: dict[Partition, int] = {}
     for source in progress["sources"]:
         end = source["endOffset"]
         by_topic = json.loads(end) if isinstance(end, str) else end
-        for by_partition in (by_topic or {}).values():
-            ends.update({int(number): int(at) for number, at in by_partition.items()})
+        for topic, by_partition in (by_topic or {}).items():
+            ends.update({Partition(topic, int(n)): int(at) for n, at in by_partition.items()})
     return ends
 
 

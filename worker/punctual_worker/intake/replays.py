@@ -5,77 +5,32 @@ come twice; rejections nobody would drop. So before a query starts, the rejectio
 from where it stood before that batch, and the requests found in it are left out.
 
 A set and not a highest offset: the rejections of one requests partition go to several partitions,
-each of which may have been written further than the other. A bit per offset, from the first one
-that is taken in again, is small however many were rejected.
+each of which may have been written further than the other.
 
 Boundaries: it sees what is written by the time it looks, so nothing of the earlier query may still
-be on its way (`clients.wait_until_sent`; a cluster's executors are beyond its sight). Requests more
-than `MOST_BITS` after the beginning are not remembered; that is logged.
+be on its way (`clients.wait_until_sent`; a cluster's executors are beyond its sight). Requests that
+are too many to remember (`offset_sets`) are logged.
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
-from pyspark.sql import Column
-from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
-from punctual_worker.intake.offsets import Place
+from punctual_worker.intake.offset_sets import Offsets
+from punctual_worker.intake.offsets import Partition, Place
 from punctual_worker.kafka_clients import librdkafka_config
 from punctual_worker.settings import Settings
 
-MOST_BITS: Final = 2**25
-"""Of one requests partition: 33 million requests, and 4 MB."""
 _AT_ONCE: Final = 10_000
 _SILENCE_SECONDS: Final = 20.0
 _log = logging.getLogger(__name__)
 
 
-@dataclass
-class Rejected:
-    """Offsets of one requests partition, none before `first`."""
-
-    first: int
-    bits: bytearray = field(default_factory=bytearray)
-    end: int = 0
-    """After the last one."""
-
-    def add(self, offset: int) -> bool:
-        """Remember it, unless it is before `first`; false if it is too far on for that."""
-        index = offset - self.first
-        self.end = max(self.end, offset + 1)
-        if index < 0:
-            return True
-        if index >= MOST_BITS:
-            return False
-        if index >= 8 * len(self.bits):
-            self.bits.extend(bytes(index // 8 + 1 - len(self.bits)))
-        self.bits[index // 8] |= 1 << index % 8
-        return True
-
-
-def was_rejected(already: Mapping[int, Rejected]) -> Column | None:
-    """Whether `partition` and `offset` of a record are among these; none if there are none."""
-    found: Column | None = None
-    for number, rejected in already.items():
-        if not rejected.bits:
-            continue
-        index = sf.col("offset") - rejected.first
-        here = (sf.col("partition") == number) & index.between(0, 8 * len(rejected.bits) - 1)
-        place = sf.shiftright(index, 3).cast("int") + 1
-        eight = sf.substring(sf.lit(bytes(rejected.bits)), place, sf.lit(1))
-        # Hexadecimal is the way from a byte to a number.
-        bit = sf.getbit(sf.conv(sf.hex(eight), 16, 10).cast("bigint"), index.bitwiseAND(7)) == 1
-        found = sf.when(here, bit) if found is None else found.when(here, bit)
-    return None if found is None else sf.coalesce(found.otherwise(sf.lit(False)), sf.lit(False))
-
-
-def rejected_since(settings: Settings, place: Place) -> dict[int, Rejected]:
+def rejected_since(settings: Settings, place: Place) -> dict[Partition, Offsets]:
     """The requests at or after a place that have been rejected, by partition."""
-    found = {number: Rejected(first) for number, first in place.requests.items()}
+    found = {partition: Offsets(first) for partition, first in place.requests.items()}
     config: dict[str, Any] = librdkafka_config(
         settings,
         group_id=f"{settings.app_id}-intake-rejections",
@@ -87,7 +42,7 @@ def rejected_since(settings: Settings, place: Place) -> dict[int, Rejected]:
     )
     consumer = Consumer({"log_level": 2, **config})
     topic = settings.topics.rejections
-    reader = _Reader(settings.topics.requests, found)
+    reader = _Reader(found)
     try:
         consumer.assign([TopicPartition(topic, n, at) for n, at in place.rejections.items()])
         left = set(place.rejections)
@@ -110,8 +65,7 @@ def rejected_since(settings: Settings, place: Place) -> dict[int, Rejected]:
 class _Reader:
     """Picks the coordinates out of rejections."""
 
-    def __init__(self, requests_topic: str, found: dict[int, Rejected]) -> None:
-        self._prefix = f"{requests_topic}/"
+    def __init__(self, found: dict[Partition, Offsets]) -> None:
         self._found = found
         self.too_far = 0
 
@@ -124,10 +78,10 @@ class _Reader:
             return message.partition()
         source = _text(dict(message.headers() or []).get(names.SOURCE))
         # The dispatcher's rejections are of requests that intake accepts: no harm in having them.
-        if source.startswith(self._prefix):
-            number, _, offset = source.removeprefix(self._prefix).partition("/")
-            if number.isdecimal() and offset.isdecimal() and int(number) in self._found:
-                self.too_far += not self._found[int(number)].add(int(offset))
+        topic, number, offset = source.rsplit("/", 2) if source.count("/") == 2 else ("", "", "")
+        if number.isdecimal() and offset.isdecimal():
+            offsets = self._found.get(Partition(topic, int(number)))
+            self.too_far += offsets is not None and not offsets.add(int(offset))
         return None
 
 

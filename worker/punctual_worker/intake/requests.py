@@ -45,9 +45,12 @@ def there(name: str) -> Column:
     return sf.col(f"has:{name}")
 
 
-def with_facts(records: DataFrame, rules: Rules) -> DataFrame:
-    """Kafka records with everything that is to be known about them as requests."""
-    return _with_due(_with_parsed(_with_headers(_with_oddities(records)), rules))
+def with_facts(records: DataFrame, rules: Rules, *, tag: str = NATIVE_SOURCE) -> DataFrame:
+    """Kafka records with everything that is to be known about them as requests.
+
+    `tag`: stands for their topic in action keys.
+    """
+    return _with_due(_with_parsed(_with_headers(_with_oddities(records), tag), rules))
 
 
 def _with_oddities(records: DataFrame) -> DataFrame:
@@ -61,11 +64,12 @@ def _with_oddities(records: DataFrame) -> DataFrame:
         sf.unix_millis("timestamp").alias("ts_ms"),
         sf.map_from_entries("headers").alias("map"),
         (sf.col("headers").isNotNull() & (empty_or_null | outside)).alias("odd"),
-        _request_bytes(header_names, values).alias("request_bytes"),
+        request_bytes(header_names, values).alias("request_bytes"),
     )
 
 
-def _request_bytes(header_names: Column, values: Column) -> Column:
+def request_bytes(header_names: Column, values: Column) -> Column:
+    """How much of a record the user's key, value and headers take, at most."""
     # Uncompressed: a producer's compression lets a record through that is far beyond the limit.
     headers = sf.octet_length(sf.array_join(header_names, "")) + sf.octet_length(
         sf.array_join(values.cast("array<string>"), "")
@@ -82,7 +86,7 @@ def _octets(column: str) -> Column:
     return sf.coalesce(sf.octet_length(column), sf.lit(0))
 
 
-def _with_headers(records: DataFrame) -> DataFrame:
+def _with_headers(records: DataFrame, tag: str) -> DataFrame:
     columns = []
     for name in names.REQUEST_HEADERS:
         value = sf.try_element_at(sf.col("map"), sf.lit(name))
@@ -93,7 +97,7 @@ def _with_headers(records: DataFrame) -> DataFrame:
         *("topic", "partition", "offset", "key", "value", "headers", "ts_ms", "request_bytes"),
         sf.when(sf.col("odd"), _unknown_names()).alias("unknown"),
         sf.when(sf.col("odd"), _without_stale()).otherwise(sf.col("headers")).alias("kept"),
-        sf.concat_ws("/", sf.lit(NATIVE_SOURCE), "partition", "offset").alias("action_key"),
+        sf.concat_ws("/", sf.lit(tag), "partition", "offset").alias("action_key"),
         *columns,
     )
 
@@ -125,7 +129,7 @@ def _with_parsed(records: DataFrame, rules: Rules) -> DataFrame:
         {
             "verb": verb,
             "request_id": sf.when(id_is_legal, request_id),
-            "destination": sf.when(_is_legal_topic(raw(names.DELIVER_TO)), raw(names.DELIVER_TO)),
+            "destination": sf.when(is_legal_topic(raw(names.DELIVER_TO)), raw(names.DELIVER_TO)),
             "at_ms": times.instant_ms(raw(names.DELIVER_AT)),
             "delay_ms": times.duration_ms(raw(names.DELAY)),
             "cron": _if_matches(names.CRON, _CRON),
@@ -143,7 +147,8 @@ def _with_parsed(records: DataFrame, rules: Rules) -> DataFrame:
     )
 
 
-def _is_legal_topic(topic: Column) -> Column:
+def is_legal_topic(topic: Column) -> Column:
+    """Whether a broker would accept this topic name."""
     return topic.rlike(_TOPIC) & ~topic.isin(".", "..")
 
 

@@ -57,7 +57,7 @@ def rules_from(
     return Rules(
         actions_topic=settings.topics.actions,
         rejections_topic=settings.topics.rejections,
-        forbidden_topics=settings.topics.all + BROKER_TOPICS,
+        forbidden_topics=(*settings.topics.all, *settings.sources, *BROKER_TOPICS),
         destinations=settings.destinations,
         horizon_ms=settings.horizon_days * _DAY_MS,
         action_partitions=action_partitions,

@@ -36,6 +36,10 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
     java_options = " ".join(
         (
             f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+            # What a broken Avro record claims to hold is not to be made room for.
+            f"-Dorg.apache.avro.limits.bytes.maxLength={settings.request_max_bytes}",
+            f"-Dorg.apache.avro.limits.string.maxLength={settings.request_max_bytes}",
+            "-Dorg.apache.avro.limits.collectionItems.maxLength=100000",
             # Belt and braces beside `rarely`: a method too large to compile would be interpreted.
             "-XX:-DontCompileHugeMethods",
             # On few cores the serial collector saves memory and threads; nearly all dies young.
@@ -78,7 +82,7 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
     if settings.intake_mode == "real-time" and available < request_partitions:
         session.stop()
         raise SessionError(
-            f"Spark has {available} task slots and the requests topic {request_partitions} "
+            f"Spark has {available} task slots and the topics with requests {request_partitions} "
             "partitions: real-time mode keeps one task for each of them, so give Spark at least "
             f"{request_partitions} slots (intake-master local[{slots}]), or set intake-mode to "
             "micro-batch."

@@ -1,17 +1,20 @@
 """The streaming query: where it reads, how it writes. Kafka in, Kafka out, nothing in between."""
 
+import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from punctual_worker.intake import pipeline
-from punctual_worker.intake.replays import Rejected
+from punctual_worker.intake.offset_sets import Offsets, contains
 from punctual_worker.intake.rules import Rules
+from punctual_worker.intake.sources import Source
 from punctual_worker.kafka_clients import java_config
 from punctual_worker.settings import Settings
 
@@ -19,25 +22,29 @@ _FOR_EVER: Final = str(2**31 - 1)
 _LARGEST: Final = 2**31 - 1
 
 
+@dataclass(frozen=True)
+class Input:
+    """A source, and what is known of its requests before the query starts; by partition."""
+
+    source: Source
+    starting_offsets: Mapping[int, int]
+    already: Mapping[int, Offsets]
+    """Requests that have been rejected: they are not rejected again."""
+    superseded: Mapping[int, Offsets]
+    """Requests that are not to be taken in, because later ones stand in their place."""
+
+
 def start_query(
     spark: SparkSession,
     settings: Settings,
     *,
     rules: Rules,
-    starting_offsets: Mapping[int, int],
-    already: Mapping[int, Rejected],
+    inputs: Sequence[Input],
     checkpoint: Path,
 ) -> StreamingQuery:
-    """Start; `starting_offsets` count only where the checkpoint directory is new.
-
-    Requests that have been rejected `already` are not rejected again.
-    """
-    records = (
-        spark.readStream.format("kafka")
-        .options(**_source_options(settings, starting_offsets))
-        .load()
-    )
-    written = pipeline.with_counts(pipeline.route(records, rules, already=already), rules)
+    """Start; the inputs' `starting_offsets` count only where the checkpoint directory is new."""
+    routed = [_routed(spark, settings, rules, one) for one in inputs]
+    written = pipeline.with_counts(functools.reduce(DataFrame.unionByName, routed), rules)
     writer = (
         written.writeStream.format("kafka")
         .queryName(f"{settings.app_id}-intake")
@@ -54,14 +61,27 @@ def start_query(
     return writer.outputMode("append").trigger(processingTime="0 seconds").start()
 
 
-def _source_options(settings: Settings, offsets: Mapping[int, int]) -> dict[str, str]:
-    topic = settings.topics.requests
-    places = {topic: {str(number): at for number, at in sorted(offsets.items())}}
+def _routed(spark: SparkSession, settings: Settings, rules: Rules, one: Input) -> DataFrame:
+    source, offsets = one.source, one.starting_offsets
+    starting = offsets_text(source.topic, offsets) if offsets else "earliest"
+    options = {**source_options(settings, source.topic), "startingOffsets": starting}
+    records = spark.readStream.format("kafka").options(**options).load()
+    if (over := contains(one.superseded)) is not None:
+        records = records.where(~over)
+    return pipeline.route(records, rules, source=source, already=one.already)
+
+
+def offsets_text(topic: str, offsets: Mapping[int, int]) -> str:
+    """Offsets as Spark's Kafka source wants them."""
+    return json.dumps({topic: {str(number): at for number, at in sorted(offsets.items())}})
+
+
+def source_options(settings: Settings, topic: str) -> dict[str, str]:
+    """How a topic with requests is read, but for where it begins."""
     return {
         **_connection(settings),
         "subscribe": topic,
         "includeHeaders": "true",
-        "startingOffsets": json.dumps(places) if offsets else "earliest",
         # What the broker has already deleted cannot be had back by standing still.
         "failOnDataLoss": "false",
         # A producer's aborted transaction never asked for anything.

@@ -17,14 +17,17 @@ from punctual_worker.intake.requests import there
 from punctual_worker.intake.rules import Rules
 
 
-def with_verdict(requests: DataFrame, rules: Rules) -> DataFrame:
-    """Adds `accepted`, and either `plan` or `codes` and `sentences`."""
+def with_verdict(requests: DataFrame, rules: Rules, *, source: str = "") -> DataFrame:
+    """Adds `accepted`, and either `plan` or `codes` and `sentences`.
+
+    `source`: their topic, where it is not the app's own.
+    """
     judged = requests.withColumn("accepted", _is_faultless(rules))
     codes, sentences = describe(possible_faults(rules))
     refused = ~sf.col("accepted")
     return judged.withColumns(
         {
-            "plan": sf.when(sf.col("accepted"), _plan()),
+            "plan": sf.when(sf.col("accepted"), plan_text(source=source)),
             "codes": sf.when(refused, rarely(codes)),
             "sentences": sf.when(refused, rarely(sentences)),
         }
@@ -58,8 +61,11 @@ def _is_faultless(rules: Rules) -> Column:
     return sf.coalesce(faultless, sf.lit(False))
 
 
-def _plan() -> Column:
-    """As `contract.actions.encode_plan` would write it."""
+def plan_text(*, source: str = "", value: str = "value", flags: str = "") -> Column:
+    """As `contract.actions.encode_plan` would write it, with `flags` beside that of a null value.
+
+    `value`: the column with what is to be delivered.
+    """
     timed = is_timed()
 
     def when_timed(column: str) -> Column:
@@ -72,7 +78,10 @@ def _plan() -> Column:
         "destination": when_timed("destination"),
         "partition": when_timed("to_partition"),
         "expires_ms": when_timed("expires_ms"),
-        "flags": sf.when(sf.col("value").isNull(), sf.lit(NULL_VALUE)),
+        "flags": sf.when(sf.col(value).isNull(), sf.lit(NULL_VALUE + flags)).otherwise(
+            sf.lit(flags)
+        ),
+        "source": sf.lit(source),
         "misfire": when_timed("misfire"),
         "cron": when_timed("cron"),
         "timezone": when_timed("timezone"),

@@ -1,0 +1,27 @@
+"""Dialects: the formats in which a requests topic may be written, ours and other systems'.
+
+A request in a dialect becomes the same action as one of ours: REPLACE or CANCEL, with the record's
+key as its id. Its plan has the flag `BARE`, because what is delivered is what the consumers of that
+system know, without our trace headers.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Dialect(StrEnum):
+    """How the records of a topic ask for deliveries."""
+
+    NATIVE = "native"
+    """Headers of our own contract."""
+    MESSAGE_SCHEDULER = "kafka-message-scheduler"
+    """etf1's scheduler: headers `scheduler-*`."""
+    KMS_JSON = "kms-json"
+    """sky's Kafka Message Scheduler: the value is a schedule in JSON."""
+    KMS_AVRO = "kms-avro"
+    """sky's Kafka Message Scheduler: the value is a schedule in Avro's binary form."""
+    KARAFKA = "karafka"
+    """Karafka's scheduled messages: headers `schedule_*`."""
+
+
+NAMES: Final = tuple(dialect.value for dialect in Dialect)
