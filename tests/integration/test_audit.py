@@ -33,6 +33,11 @@ class Sent:
         self.send("CANCEL", "never-there")
         self.add("same", far)
         self.add("same", far)
+        for request_id in ("paused", "resumed"):
+            self.add(request_id, far)
+            self.send("PAUSE", request_id)
+        self.send("RESUME", "resumed")
+        self.send("PAUSE", "never-there")
         self.in_use = self.add("pending-0", at(7_200))
         self.refused = scheduler.request({"deliver-at": "tomorrow", "deliver-to": self.destination})
         self.expired = scheduler.request(
@@ -55,12 +60,14 @@ class Sent:
 
 FATES = {
     "delivered once": 20,
-    "pending": 14,
+    "pending": 16,
     "cancelled": 1,
     "replaced": 1,
     "unchanged": 1,
     "cancel applied": 1,
     "cancel missed": 1,
+    "pause or resume applied": 3,
+    "pause or resume missed": 1,
     "rejected": 2,
     "expired": 1,
 }

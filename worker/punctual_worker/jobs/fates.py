@@ -31,6 +31,8 @@ class Fate(StrEnum):
     UNCHANGED = "unchanged"
     CANCEL_APPLIED = "cancel applied"
     CANCEL_MISSED = "cancel missed"
+    PAUSE_APPLIED = "pause or resume applied"
+    PAUSE_MISSED = "pause or resume missed"
     REJECTED = "rejected"
     EXPIRED = "expired"
     UNPROVABLE = "cannot be told"
@@ -79,7 +81,8 @@ def judge(gathered: DataFrame, known: Knowledge) -> DataFrame:
 
 def _with_plan(rows: DataFrame) -> DataFrame:
     """From the action, else from the request itself."""
-    verb = sf.coalesce("verb", sf.substring("requested_verb", 1, 1))
+    spelled = [part for verb in Verb for part in (sf.lit(verb.name), sf.lit(verb.value))]
+    verb = sf.coalesce("verb", sf.create_map(*spelled)[sf.col("requested_verb")])
     destination = sf.coalesce(sf.nullif("destination", sf.lit("")), "requested_destination")
     return rows.withColumns(
         {
@@ -148,7 +151,7 @@ def _with_neighbours(rows: DataFrame) -> DataFrame:
     before = ordered.rowsBetween(Window.unboundedPreceding, -1)
     after = ordered.rowsBetween(1, Window.unboundedFollowing)
     stood = sf.when(
-        sf.size("codes") == 0,
+        (sf.size("codes") == 0) & ~_pauses(),
         sf.struct(sf.when(sf.col("verb") != Verb.CANCEL.value, sf.col("content")).alias("content")),
     )
     repeats = sf.coalesce(
@@ -159,7 +162,7 @@ def _with_neighbours(rows: DataFrame) -> DataFrame:
     )
     remover = sf.when(removes, sf.struct("verb", "logged_ms", "action_key"))
     is_mine = sf.when(
-        (sf.size("codes") == 0) & ~sf.col("repeats"),
+        (sf.size("codes") == 0) & ~sf.col("repeats") & ~_pauses(),
         sf.struct(
             ((sf.size("delivered") == 0) & (sf.col("verb") != Verb.CANCEL.value)).alias("open")
         ),
@@ -202,6 +205,7 @@ def _fate(known: Knowledge) -> Column:
     buried = sf.size("tombstones") > 0
     codes = sf.array_join("codes", ",")
     is_cancel = sf.col("verb") == Verb.CANCEL.value
+    steers = is_cancel | _pauses()
     rules: list[tuple[Column, Fate]] = [
         (sf.col("twice"), Fate.TWICE),
         (sf.col("recurring") & ((count > 0) | sf.col("standing")), Fate.RECURRING),
@@ -209,16 +213,20 @@ def _fate(known: Knowledge) -> Column:
         (codes.contains("expired") | _told("Expired"), Fate.EXPIRED),
         ((sf.size("codes") > 0) | _told("Rejected"), Fate.REJECTED),
         (_told("CancelMissed"), Fate.CANCEL_MISSED),
+        (_told("PauseMissed") | _told("ResumeMissed"), Fate.PAUSE_MISSED),
         (_told(CANCEL_APPLIED), Fate.CANCEL_APPLIED),
         (_told("Cancelled"), Fate.CANCELLED),
         (_told("Replaced"), Fate.REPLACED),
         (_told("Unchanged"), Fate.UNCHANGED),
         (_told("Delivered"), Fate.DELIVERED_GONE),
         (sf.col("on_its_way"), Fate.IN_FLIGHT),
-        (~sf.col("has_action") & _forgotten(known, is_cancel), Fate.UNPROVABLE),
+        (~sf.col("has_action") & _forgotten(known, steers), Fate.UNPROVABLE),
         (~sf.col("has_action"), Fate.LOST),
         (~sf.col("decided") & ~buried, Fate.IN_FLIGHT),
-        (is_cancel & ~buried, Fate.LOST),
+        (steers & ~buried, Fate.LOST),
+        (_pauses() & (_history_covers(known) | sf.col("removed_one")), Fate.PAUSE_APPLIED),
+        (_pauses() & sf.col("log_offset").isNotNull(), Fate.PAUSE_MISSED),
+        (_pauses(), Fate.UNPROVABLE),
         (is_cancel & _history_covers(known), Fate.CANCEL_APPLIED),
         (is_cancel & sf.col("removed_one"), Fate.CANCEL_APPLIED),
         (is_cancel & sf.col("log_offset").isNotNull(), Fate.CANCEL_MISSED),
@@ -254,10 +262,15 @@ def _derived(known: Knowledge) -> list[tuple[Column, Fate]]:
     ]
 
 
-def _forgotten(known: Knowledge, is_cancel: Column) -> Column:
+def _pauses() -> Column:
+    """Whether it is a PAUSE or a RESUME: the schedule that it is about stays pending."""
+    return sf.col("verb").isin(Verb.PAUSE.value, Verb.RESUME.value)
+
+
+def _forgotten(known: Knowledge, steers: Column) -> Column:
     """Whether the log may once have had an action for it."""
     old = sf.col("requested_ms") < known.actions_complete_since_ms
-    return sf.coalesce(old, sf.lit(True)) & (is_cancel | ~_history_covers(known))
+    return sf.coalesce(old, sf.lit(True)) & (steers | ~_history_covers(known))
 
 
 def _history_covers(known: Knowledge) -> Column:
