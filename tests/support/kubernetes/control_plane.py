@@ -151,8 +151,9 @@ class ControlPlane:
     def _install_crds(self) -> None:
         for path in self._crds:
             self.kubectl.apply(path, server_side=True)
-        if self._crds:
-            self.kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")
+        # `kubectl wait` fails on one that is so new that it has no conditions at all
+        for crd in self.kubectl("get", "crd", "-o", "name").split() if self._crds else ():
+            self.kubectl.wait_condition("crd", crd.partition("/")[2], "Established")
 
     def _start_controllers(self) -> None:
         flags = {"kubeconfig": str(self.kubeconfig), "root-ca-file": str(self.ca_file)}

@@ -32,6 +32,6 @@ def variables_of(deployment: Manifest) -> dict[str, str]:
     return {
         entry["name"]: entry["valueFrom"]["fieldRef"]["fieldPath"]
         if "valueFrom" in entry
-        else entry["value"]
+        else entry.get("value", "")  # the API server leaves out what is empty
         for entry in container_of(deployment)["env"]
     }
