@@ -51,6 +51,10 @@ def make_registry(queue: WorkQueue, known: KnownSchedulers) -> kopf.OperatorRegi
     """What is watched, and who is told."""
     registry = kopf.OperatorRegistry()
 
+    @kopf.on.login(registry=registry)
+    def login(**details: Any) -> kopf.ConnectionInfo | None:
+        return kopf.login_via_client(**details)
+
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def on_scheduler(event: Mapping[str, Any], **_: Any) -> None:
         body: dict[str, Any] = dict(event["object"])
