@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -14,10 +15,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from punctual_worker.local.broker import EmbeddedBroker
+from punctual_worker.local.ports import claim_port
 from support.actions import ActionLog, now_ms
 from support.eventually import eventually
-from support.kafka import consume_committed, create_topic
+from support.kafka import Record, consume_committed, create_topic, produce
 from support.processes import Part
+from support.proxy import CuttableProxy
 
 NewDispatcher = Callable[..., Part]
 
@@ -109,6 +112,56 @@ def test_one_that_was_stopped_and_comes_back_repeats_nothing(
     assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(2500))
 
 
+def test_one_that_is_cut_off_is_replaced_and_comes_back_without_repeating_anything(
+    app_id: str, tmp_path: Path
+) -> None:
+    """The network between one of two dispatchers and the broker is cut, and healed later."""
+    plain, far, controller, proxied = (claim_port("127.0.0.1", 0) for _ in range(4))
+    listeners = f"PLAINTEXT://127.0.0.1:{plain},FAR://127.0.0.1:{far}"
+    extra = {
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": listeners.replace(f":{far}", f":{proxied}"),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FAR:PLAINTEXT",
+    }
+    parts: list[Part] = []
+    with (
+        EmbeddedBroker(tmp_path, plain, extra_config=extra) as broker,
+        CuttableProxy(proxied, far) as network,
+    ):
+        try:
+            log = ActionLog(broker.bootstrap_servers, app_id, history=True)
+            destination = create_topic(broker.bootstrap_servers, f"{app_id}-destination", 3)
+            for name, servers in (("cut", f"127.0.0.1:{proxied}"), ("near", f"127.0.0.1:{plain}")):
+                parts.append(
+                    Part(
+                        "dispatcher",
+                        bootstrap_servers=servers,
+                        app_id=app_id,
+                        folder=tmp_path / name,
+                    ).start()
+                )
+            cut, near = parts
+            eventually(lambda: "serving 2" in cut.readiness()[1], 30, cut.readiness)
+            start = now_ms() + 500
+            log.write(
+                *(
+                    log.record(to=destination, due_ms=start + 5 * i, value=b"%d" % i)
+                    for i in range(2500)
+                )
+            )
+            eventually(lambda: cut.metric("punctual_delivered_total") > 50, 30)
+            network.cut()
+            eventually(lambda: "serving 4" in near.readiness()[1], 60, near.readiness)
+            network.heal()
+            eventually(lambda: "serving 2" in cut.readiness()[1], 60, cut.log)
+            delivered = consume_committed(broker.bootstrap_servers, destination, 2500, settle=1)
+            assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(2500))
+        finally:
+            for part in parts:
+                part.kill_if_left()
+
+
 def test_a_lost_local_store_costs_time_and_nothing_else(
     log: ActionLog, destination: str, new_dispatcher: NewDispatcher
 ) -> None:
@@ -197,21 +250,44 @@ def test_what_is_too_large_for_its_destination_is_rejected_and_the_rest_arrives(
     assert rejected.value == b"x" * 5000
 
 
-def test_without_any_checkpoint_a_served_log_is_not_guessed_at(
+def test_when_the_broker_forgets_the_group_the_log_still_tells(
     log: ActionLog, destination: str, new_dispatcher: NewDispatcher
 ) -> None:
     dispatcher = new_dispatcher("d1").start()
     log.add(to=destination, due_ms=now_ms() + 3_600_000, request_id="pending")
     log.add(to=destination, due_ms=now_ms())
     consume_committed(log.bootstrap_servers, destination, 1)
-    assert dispatcher.stop() == 0
+    dispatcher.kill()
     group = f"{log.topics.app_id}-dispatcher"
     admin = AdminClient({"bootstrap.servers": log.bootstrap_servers})
-    admin.delete_consumer_groups([group])[group].result(10)
-    # the log itself still tells: the checkpoint was recorded there at the clean stop
+
+    def forget() -> bool:
+        try:
+            admin.delete_consumer_groups([group])[group].result(10)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NON_EMPTY_GROUP:
+                raise
+            return False  # the broker has not noticed yet that nobody is left in it
+        return True
+
+    eventually(forget, 60, interval=0.5)
     dispatcher.start()
-    eventually(lambda: dispatcher.metric("punctual_pending") == 1, 10)
+    eventually(lambda: dispatcher.metric("punctual_pending") == 1, 30)
     assert len(consume_committed(log.bootstrap_servers, destination, 1, settle=0.5)) == 1
+
+
+def test_without_any_checkpoint_a_served_log_is_not_guessed_at(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    served = Record(None, b"0/0/0", partition=0, topic=log.topics.actions)
+    produce(log.bootstrap_servers, log.topics.actions, [served])
+    log.write(log.record(to=destination, due_ms=now_ms()))
+    careful = new_dispatcher("d1").start(wait=False)
+    eventually(lambda: "on-lost-checkpoint=deliver" in careful.readiness()[1], 30, careful.log)
+    assert consume_committed(log.bootstrap_servers, destination) == []
+    assert careful.stop() == 0
+    new_dispatcher("d2", on_lost_checkpoint="deliver").start()
+    assert len(consume_committed(log.bootstrap_servers, destination, 1)) == 1
 
 
 def test_at_least_once_delivers_without_transactions(
