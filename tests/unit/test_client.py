@@ -70,3 +70,14 @@ def test_a_time_is_wanted_and_only_one() -> None:
         delivery_request("t", b"")
     with pytest.raises(RequestError, match="Exactly one of"):
         delivery_request("t", b"", delay="1s", deliver_at=datetime.now(UTC))
+    with pytest.raises(RequestError, match="Exactly one of"):
+        delivery_request("t", b"", delay="1s", cron="* * * * *")
+
+
+def test_a_recurring_request_says_its_zone_and_misfire_rule() -> None:
+    request = delivery_request("t", b"", cron="0 9 * * *", timezone="Europe/Berlin", misfire="all")
+    assert request.headers[2:] == [
+        ("x-scheduler-cron", b"0 9 * * *"),
+        ("x-scheduler-timezone", b"Europe/Berlin"),
+        ("x-scheduler-misfire", b"all"),
+    ]

@@ -1,38 +1,49 @@
-"""For producers in Python: build requests and produce them. Loads neither Spark nor RocksDB.
+"""For producers and consumers in Python: schedule, replace, cancel, try again later.
 
-Any Kafka producer that sets headers will do as well; this one sets them and tells where the request
-went. What a request may say is judged by intake alone: what is wrong comes back as a rejection.
+Loads neither Spark nor RocksDB. Any Kafka producer that sets headers will do as well; this one sets
+them and tells where the request went.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Self, Unpack
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from punctual_worker.contract import headers as names
-from punctual_worker.contract.times import format_ms, to_ms
-from punctual_worker.errors import PunctualError
 from punctual_worker.kafka_clients import librdkafka_config
+from punctual_worker.requesting import (
+    Request,
+    RequestError,
+    Wanted,
+    cancel_request,
+    delivery_request,
+    pause_request,
+    resume_request,
+)
+from punctual_worker.retries import (
+    Backoff,
+    Failed,
+    attempt_of,
+    dead_letter_record,
+    dead_letter_topic,
+    retry_request,
+)
 from punctual_worker.settings import Settings
 
-Headers = Sequence[tuple[str, bytes | None]]
+__all__ = [
+    "Backoff",
+    "Client",
+    "Placed",
+    "Request",
+    "RequestError",
+    "Retried",
+    "cancel_request",
+    "delivery_request",
+    "pause_request",
+    "resume_request",
+]
 _TIMEOUT_SECONDS: Final = 30.0
-
-
-class RequestError(PunctualError):
-    """A request cannot be built or produced."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is produced to the requests topic."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True)
@@ -48,56 +59,15 @@ class Placed:
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
-def delivery_request(
-    to: str,
-    value: bytes | None,
-    *,
-    action: Literal["ADD", "REPLACE"] = "ADD",
-    deliver_at: datetime | str | None = None,
-    delay: timedelta | str | None = None,
-    request_id: str | None = None,
-    key: bytes | None = None,
-    headers: Headers = (),
-    partition: int | None = None,
-    expires_at: datetime | str | None = None,
-    spread: timedelta | str | None = None,
-) -> Request:
-    """A request to deliver `value` to the topic `to`, at a time or after a delay.
+@dataclass(frozen=True)
+class Retried:
+    """What has become of a message that could not be handled."""
 
-    Text is taken as it is, a datetime without a zone as UTC.
-    """
-    if (deliver_at is None) == (delay is None):
-        raise RequestError("Exactly one of deliver_at and delay is wanted.")
-    wanted = (
-        (names.ACTION, action),
-        (names.DELIVER_TO, to),
-        (names.DELIVER_AT, _moment(deliver_at)),
-        (names.DELAY, _duration(delay)),
-        (names.REQUEST_ID, request_id),
-        (names.DELIVER_PARTITION, None if partition is None else str(partition)),
-        (names.EXPIRES_AT, _moment(expires_at)),
-        (names.SPREAD, _duration(spread)),
-    )
-    return Request(key, value, [*headers, *_encoded(wanted)])
-
-
-def cancel_request(request_id: str, *, key: bytes | None = None) -> Request:
-    """A request to forget a pending one; give the key that was given then, for the order's sake."""
-    return _request_about(request_id, action="CANCEL", key=key)
-
-
-def pause_request(request_id: str, *, key: bytes | None = None) -> Request:
-    """A request to hold a pending one back, also when it falls due, until it is resumed."""
-    return _request_about(request_id, action="PAUSE", key=key)
-
-
-def resume_request(request_id: str, *, key: bytes | None = None) -> Request:
-    """A request to let a paused one go on."""
-    return _request_about(request_id, action="RESUME", key=key)
-
-
-def _request_about(request_id: str, *, action: str, key: bytes | None) -> Request:
-    return Request(key, None, _encoded(((names.ACTION, action), (names.REQUEST_ID, request_id))))
+    attempt: int
+    """Which try the next delivery will be; if given up, which was the last."""
+    given_up: bool
+    placed: Placed
+    """Of the request, or of the dead letter."""
 
 
 class Client:
@@ -108,7 +78,7 @@ class Client:
         self._topic = settings.topics.requests
         self._servers = settings.bootstrap_servers
         self._timeout = timeout
-        self._topic_seen = False
+        self._topics_seen: set[str] = set()
         self._producer = Producer(
             librdkafka_config(
                 settings,
@@ -120,21 +90,69 @@ class Client:
             | {"log_level": 2}
         )
 
+    def schedule(self, to: str, value: bytes | None, **wanted: Unpack[Wanted]) -> Placed:
+        """Ask for a delivery; see `delivery_request` for what may be wanted."""
+        return self.send(delivery_request(to, value, **wanted))
+
+    def replace(self, to: str, value: bytes | None, **wanted: Unpack[Wanted]) -> Placed:
+        """Put another message or time in the place of the pending one with this `request_id`."""
+        if not wanted.get("request_id"):
+            raise RequestError("The request_id of what is to be replaced is wanted.")
+        return self.send(delivery_request(to, value, action="REPLACE", **wanted))
+
+    def cancel(self, request_id: str, *, key: bytes | None = None) -> Placed:
+        """Forget a pending message."""
+        return self.send(cancel_request(request_id, key=key))
+
+    def pause(self, request_id: str, *, key: bytes | None = None) -> Placed:
+        """Hold a pending message back until it is resumed."""
+        return self.send(pause_request(request_id, key=key))
+
+    def resume(self, request_id: str, *, key: bytes | None = None) -> Placed:
+        """Let a paused message go on."""
+        return self.send(resume_request(request_id, key=key))
+
+    def retry_later(
+        self,
+        message: Failed,
+        attempt: int | None = None,
+        backoff: Backoff = Backoff(),  # noqa: B008 frozen
+        *,
+        dead_letter: str | None = None,
+        reason: str = "",
+    ) -> Retried:
+        """Have a message that could not be handled delivered to its own topic again, after a pause.
+
+        `attempt`: which try has failed, by default what its `retry-attempt` header says. After the
+        last one it goes to the `dead_letter` topic (by default `<its topic>-dead-letter`), with the
+        `reason`. Returns once Kafka has it: then the consumer may commit its offset.
+        """
+        failed = attempt_of(message) if attempt is None else attempt
+        if failed >= backoff.attempts:
+            topic = dead_letter or dead_letter_topic(message)
+            letter = dead_letter_record(message, failed, reason=reason)
+            return Retried(failed, given_up=True, placed=self._send_to(topic, [letter])[0])
+        request = retry_request(message, failed, backoff)
+        return Retried(failed + 1, given_up=False, placed=self.send(request))
+
     def send(self, request: Request) -> Placed:
         """Produce one request and wait until Kafka has it."""
         return self.send_all([request])[0]
 
     def send_all(self, requests: Iterable[Request]) -> list[Placed]:
         """Produce requests, in order, and wait until Kafka has them all."""
-        self._check_topic()
+        return self._send_to(self._topic, requests)
+
+    def _send_to(self, topic: str, requests: Iterable[Request]) -> list[Placed]:
+        self._check_topic(topic)
         wanted = list(requests)
         reports: dict[int, tuple[KafkaError | None, Message]] = {}
         for index, request in enumerate(wanted):
-            self._produce(request, reports, index=index)
+            self._produce(topic, request, reports, index=index)
         self._producer.flush(self._timeout)
         for index, (error, _) in sorted(reports.items()):
             if error is not None:
-                raise self._failure(error, keyless=wanted[index].key is None)
+                raise self._failure(topic, error, keyless=wanted[index].key is None)
         if missing := len(wanted) - len(reports):
             raise RequestError(
                 f"{missing} of {len(wanted)} requests were not acknowledged by Kafka at "
@@ -161,6 +179,7 @@ class Client:
 
     def _produce(
         self,
+        topic: str,
         request: Request,
         reports: dict[int, tuple[KafkaError | None, Message]],
         *,
@@ -173,7 +192,7 @@ class Client:
         while True:
             try:
                 self._producer.produce(
-                    self._topic,
+                    topic,
                     key=request.key,
                     value=request.value,
                     headers=headers,
@@ -184,32 +203,32 @@ class Client:
             except BufferError:  # the queue is full: wait for acknowledgements
                 self._producer.poll(1)
             except KafkaException as error:
-                raise self._failure(error.args[0]) from error
+                raise self._failure(topic, error.args[0]) from error
 
-    def _check_topic(self) -> None:
+    def _check_topic(self, topic: str) -> None:
         """A full listing makes no topic; producing to a missing one could, on some brokers."""
-        if self._topic_seen:
+        if topic in self._topics_seen:
             return
         try:
             found = self._producer.list_topics(timeout=self._timeout).topics
         except KafkaException as error:
-            raise self._failure(error.args[0]) from error
-        if self._topic not in found:
-            raise RequestError(
-                f"There is no topic {self._topic} on Kafka at {self._servers}: "
-                "check the app id, or make it with `punctual topics`."
-            )
-        self._topic_seen = True
+            raise self._failure(topic, error.args[0]) from error
+        if topic not in found:
+            advice = "check the app id, or make it with `punctual topics`"
+            if topic != self._topic:
+                advice = "want a topic for messages that are given up"
+            raise RequestError(f"There is no topic {topic} on Kafka at {self._servers}: {advice}.")
+        self._topics_seen.add(topic)
 
-    def _failure(self, error: KafkaError, *, keyless: bool = False) -> RequestError:
+    def _failure(self, topic: str, error: KafkaError, *, keyless: bool = False) -> RequestError:
         if keyless and error.code() == KafkaError.INVALID_RECORD:
             return RequestError(
-                f"Kafka does not take a request without a key for {self._topic}, because that "
+                f"Kafka does not take a request without a key for {topic}, because that "
                 "topic is compacted: give a key, or set requests-cleanup-policy and "
                 "rejections-cleanup-policy to delete."
             )
         return RequestError(
-            f"Kafka at {self._servers} did not take the request for {self._topic}: {error.str()}."
+            f"Kafka at {self._servers} did not take the request for {topic}: {error.str()}."
         )
 
 
@@ -218,19 +237,3 @@ def _placed(message: Message) -> Placed:
     if topic is None or partition is None or offset is None:
         raise RequestError("Kafka acknowledged a request without saying where it is.")
     return Placed(topic, partition, offset)
-
-
-def _encoded(wanted: Iterable[tuple[str, str | None]]) -> list[tuple[str, bytes | None]]:
-    return [(name, text.encode()) for name, text in wanted if text is not None]
-
-
-def _moment(moment: datetime | str | None) -> str | None:
-    if not isinstance(moment, datetime):
-        return moment
-    return format_ms(to_ms(moment if moment.tzinfo else moment.replace(tzinfo=UTC)))
-
-
-def _duration(duration: timedelta | str | None) -> str | None:
-    if not isinstance(duration, timedelta):
-        return duration
-    return f"{duration // timedelta(milliseconds=1)}ms"
