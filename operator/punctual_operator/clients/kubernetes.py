@@ -73,7 +73,9 @@ class Kubernetes:
         found: dict[ChildId, dict[str, Any]] = {}
         for kind, answer in zip(CHILD_KINDS, lists, strict=True):
             for item in answer["items"]:
-                found[kind, item["metadata"]["name"]] = {**item, "kind": kind}
+                # items of a list do not say what they are
+                what = {"apiVersion": answer["apiVersion"], "kind": kind}
+                found[kind, item["metadata"]["name"]] = {**item, **what}
         return found
 
     async def list_pods(self, key: SchedulerKey) -> list[dict[str, Any]]:
@@ -112,8 +114,7 @@ class Kubernetes:
         kind, metadata = CHILD_KINDS[child["kind"]], child["metadata"]
         path = _path(kind, metadata["namespace"], metadata["name"])
         query = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        applied = await self._write("PATCH", path, child, kind=child["kind"], query=query)
-        return {**applied, "kind": child["kind"]}
+        return await self._write("PATCH", path, child, kind=child["kind"], query=query)
 
     async def delete_child(self, child: Mapping[str, Any]) -> None:
         """Only this very object: one by the same name that was made since stays."""
@@ -199,10 +200,11 @@ class Kubernetes:
         prepared = self._api.param_serialize(
             method, target, header_params=headers, auth_settings=["BearerToken"]
         )
-        text = None if body is None else json.dumps(body)
+        # the library turns JSON bodies into text itself, and leaves others as they are
+        sent = json.dumps(body) if content_type == _APPLY else body
         try:
             response = self._api.call_api(
-                method, prepared[1], prepared[2], text, _request_timeout=_TIMEOUT_SECONDS
+                method, prepared[1], prepared[2], sent, _request_timeout=_TIMEOUT_SECONDS
             )
             content = response.read()
         except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
