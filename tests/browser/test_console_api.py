@@ -101,6 +101,45 @@ def test_what_recurs_tells_its_next_fires(console: ConsoleApi, orders: str) -> N
     assert console.send("DELETE", "/schedule", id="api-4")["outcome"] == "cancelled"
 
 
+def test_pause_and_resume(console: ConsoleApi, scheduler: RunningScheduler) -> None:
+    topic = scheduler.new_destination("paused")
+    console.send("POST", "/schedules", body(topic, id="api-6", deliverAt="2031-01-01T00:00:00Z"))
+    assert console.send("POST", "/schedule/pause", id="api-6")["outcome"] == "paused"
+    assert console.send("POST", "/schedule/pause", id="api-6")["outcome"] == "unchanged"
+    (held,) = console.get("/schedules", idPrefix="api-6", paused="true")["schedules"]
+    assert (held["state"], held["paused"]) == ("paused", True)
+    assert held["due"] == "2031-01-01T00:00:00.000Z"
+    assert console.send("POST", "/schedule/resume", id="api-6")["outcome"] == "resumed"
+    found = console.get("/schedule", id="api-6")
+    assert (found["schedule"]["paused"], found["schedule"]["due"]) == (False, held["due"])
+    assert [event["event"] for event in found["story"]] == ["Scheduled", "Paused", "Resumed"]
+
+    assert console.send("POST", "/schedule/pause", id="api-6")["outcome"] == "paused"
+    assert console.send("POST", "/schedule/run-now", id="api-6")["outcome"] == "delivered"
+    assert [record.value for record in scheduler.delivered(topic, 1)] == [b"v"]
+    assert console.ask("POST", "/api/v1/schedule/resume?id=api-6").status == 404
+
+
+def test_another_time_ends_a_pause_and_what_recurs_stays_paused(
+    console: ConsoleApi, scheduler: RunningScheduler
+) -> None:
+    topic = scheduler.new_destination("moved")
+    console.send("POST", "/schedules", body(topic, id="api-7"))
+    console.send("POST", "/schedule/pause", id="api-7")
+    later = {"deliverAt": "2031-01-01T00:00:00Z"}
+    assert console.send("POST", "/schedule/reschedule", later, id="api-7")["outcome"] == "pending"
+    assert console.ids(idPrefix="api-7", paused="false") == ["api-7"]
+
+    yearly = {"deliverTo": topic, "cron": "0 0 1 1 *", "id": "api-8", "key": "k", "value": "v"}
+    console.send("POST", "/schedules", yearly)
+    assert console.send("POST", "/schedule/pause", id="api-8")["outcome"] == "paused"
+    assert console.send("POST", "/schedule/run-now", id="api-8")["outcome"] == "delivered"
+    assert len(scheduler.delivered(topic, 1)) == 1
+    (held,) = console.get("/schedules", idPrefix="api-8", paused="true")["schedules"]
+    assert len(held["nextFires"]) == 3
+    assert console.send("DELETE", "/schedule", id="api-8")["outcome"] == "cancelled"
+
+
 def test_the_view_is_never_far_behind(console: ConsoleApi, scheduler: RunningScheduler) -> None:
     began = time.monotonic()
     scheduler.request(

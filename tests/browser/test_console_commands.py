@@ -39,6 +39,10 @@ def test_list_and_show_ask_the_console(console: ConsoleApi, orders: str) -> None
     shown = punctual("show", "command-0", **where)
     assert f"to       {orders}" in shown.output
     assert json.loads(punctual("show", "command-0", "--json", **where).output)["key"]["text"] == "k"
+    console.send("POST", "/schedule/pause", id="command-0")
+    paused = punctual("list", "--id", "command-", "--paused", **where)
+    assert [line.split()[1] for line in paused.output.splitlines()] == ["paused"]
+    assert "state    paused" in punctual("show", "command-0", **where).output
     missing = punctual("show", "nothing-here", **where)
     assert (missing.exit_code, missing.output) == (
         2,

@@ -113,6 +113,73 @@ def test_edit_and_run_now(page: Chrome, console: ConsoleApi, scheduler: RunningS
     assert (record.key, record.value) == (b"customer-7", b"line one\nline two")
 
 
+def test_pause_and_resume(page: Chrome, console: ConsoleApi, orders: str, picture: Picture) -> None:
+    create(page, console, orders, "page-7", when="2031-05-06T07:08:09Z")
+    press(page, "Create")
+    assert outcome(page) == "pending"
+    page.get(f"{console.url}/schedule?id=page-7")
+    press(page, "Pause")
+    assert outcome(page) == "paused"
+
+    page.get(f"{console.url}/schedule?id=page-7")
+    assert texts(page, "h1 .pill") == ["paused"]
+    facts = " ".join(texts(page, ".facts"))
+    assert "Was to be due" in facts
+    assert "2031-05-06" in facts
+    assert "9999" not in facts
+    picture("paused")
+    page.get(f"{console.url}/pending?id=page-7&paused=yes")
+    assert ids(page) == ["page-7"]
+    assert texts(page, "td .pill") == ["paused"]
+    page.get(f"{console.url}/pending?id=page-7&paused=no")
+    assert ids(page) == []
+    page.get(console.url)
+    assert int(texts(page, "[data-figure='paused']")[0]) >= 1
+
+    page.get(f"{console.url}/schedule?id=page-7")
+    press(page, "Resume")
+    assert outcome(page) == "resumed"
+    page.get(f"{console.url}/schedule?id=page-7")
+    assert texts(page, "h1 .pill") == ["pending"]
+    assert [event for event in texts(page, ".story b") if event in ("Paused", "Resumed")] == [
+        "Paused",
+        "Resumed",
+    ]
+    press(page, "Cancel")
+    assert outcome(page) == "cancelled"
+
+
+def test_edit_one_that_recurs(page: Chrome, console: ConsoleApi, orders: str) -> None:
+    made = {"deliverTo": orders, "cron": "0 9 * * *", "timezone": "Europe/Berlin", "id": "page-8"}
+    console.send("POST", "/schedules", {**made, "key": "k", "value": "before"})
+    page.get(f"{console.url}/schedule?id=page-8")
+    assert len(texts(page, ".facts .fire")) == 3
+    find(page, "a.button").click()
+    eventually(lambda: texts(page, "h1") == ["Replace page-8"], 30)
+    assert find(page, "[name='cron']").get_attribute("value") == "0 9 * * *"
+    fill(page, cron="0 9 32 * *")
+    press(page, "Show next fires")
+    assert "0 9 32 * *" in texts(page, "#fault")[0]
+    fill(page, cron="30 10 * * *", timezone="UTC", value="after")
+    press(page, "Show next fires")
+    fires = texts(page, "#fires li")
+    assert len(fires) == 5
+    assert all("10:30:00Z" in fire for fire in fires), fires
+    press(page, "Replace")
+    assert outcome(page) == "pending"
+    shown = eventually(
+        lambda: (
+            (found := console.get("/schedule", id="page-8"))["value"]["text"] == "after" and found
+        ),
+        30,
+    )
+    assert (shown["schedule"]["cron"], shown["schedule"]["timezone"]) == ("30 10 * * *", "UTC")
+    assert shown["schedule"]["nextFires"][0].endswith("T10:30:00.000Z")
+    page.get(f"{console.url}/recurring")
+    assert "page-8" in ids(page)
+    console.send("DELETE", "/schedule", id="page-8")
+
+
 def test_a_rejection_is_repaired(
     page: Chrome, console: ConsoleApi, orders: str, picture: Picture
 ) -> None:

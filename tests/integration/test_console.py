@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from punctual_worker.console.main import ConsoleError, running
+from punctual_worker.contract.actions import NEVER_MS, Plan, Verb, action_headers
 from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.local.broker import EmbeddedBroker
 from punctual_worker.settings import Settings
@@ -116,6 +118,35 @@ def test_what_has_fired_is_hidden_before_its_tombstone_comes(
     eventually(lambda: len(console.ids()) == 2, 10)
     states = [each["state"] for each in console.get("/schedules")["schedules"]]
     assert states == ["pending", "accepted"]
+
+
+def test_what_is_paused_is_due_at_no_time(log: ActionLog, new_console: NewConsole) -> None:
+    due = now_ms() - LATER
+    record = log.record(to="t", due_ms=due, request_id="held")
+    plan = Plan(Verb.ADD, NEVER_MS, "t", "held", scheduled_for_ms=due).pause()
+    headers = action_headers([], b"key", plan)
+    write(
+        log,
+        replace(record, key=(record.key or b"") + b"#1", headers=headers),
+        log.record(to="t", due_ms=now_ms() + LATER, request_id="waits"),
+    )
+    console = new_console()
+    (held,) = console.get("/schedules", paused="true")["schedules"]
+    assert (held["state"], held["paused"], held["dueMs"]) == ("paused", True, due)
+    assert held["due"] == held["scheduledFor"]
+    assert console.ids(paused="false") == ["waits"]
+    assert console.ids(paused="true", dueTo="0s") == ["held"]
+    assert console.ids(dueTo="0s") == []
+    shown = console.get("/schedule", id="held")["schedule"]
+    assert shown == held
+    figures = console.get("/overview")
+    assert (figures["pending"], figures["paused"], figures["overdue"]) == (2, 1, 0)
+    assert figures["dueNextDay"] == 1
+    for path in ("/pending?paused=yes", "/schedule?id=held", "/"):
+        answer = console.ask("GET", path)
+        assert answer.status == 200, answer
+        assert "9999-12-31" not in answer.text
+    assert "Resume" in console.ask("GET", "/schedule?id=held").text
 
 
 def test_a_restart_goes_on_where_it_was_and_a_lost_copy_is_read_again(

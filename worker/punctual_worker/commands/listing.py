@@ -59,6 +59,7 @@ class ConsoleClient:
 @click.option("--from", "due_from", metavar="TIME", help="Due at or after: ISO 8601, or 15m.")
 @click.option("--until", "due_to", metavar="TIME", help="Due before.")
 @click.option("--recurring/--once", default=None, help="Only those that recur, or do not.")
+@click.option("--paused/--not-paused", default=None, help="Only those that are paused, or are not.")
 @click.option(
     "--sort", type=click.Choice(["due", "-due", "id", "-id"]), default="due", show_default=True
 )
@@ -72,6 +73,7 @@ def list_pending(
     due_from: str | None,
     due_to: str | None,
     recurring: bool | None,
+    paused: bool | None,
     sort: str,
     limit: int,
     as_json: bool,
@@ -84,6 +86,7 @@ def list_pending(
         "dueFrom": due_from,
         "dueTo": due_to,
         "recurring": None if recurring is None else str(recurring).lower(),
+        "paused": None if paused is None else str(paused).lower(),
         "sort": sort,
     }
     found: list[dict[str, Any]] = []
@@ -136,9 +139,11 @@ def show(settings: Settings, *, request_id: str, as_json: bool) -> None:
     facts = [
         ("id", schedule["id"]),
         ("state", schedule["state"]),
-        ("due", schedule["due"]),
+        ("was due" if schedule["paused"] else "due", schedule["due"]),
         ("to", schedule["destination"]),
         ("cron", schedule["cron"]),
+        ("zone", schedule["timezone"]),
+        ("next", ", ".join(schedule["nextFires"]) or None),
         ("expires", schedule["expiresAt"]),
         ("request", detail["source"]),
         ("key", _payload(detail["key"])),

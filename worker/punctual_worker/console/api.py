@@ -31,6 +31,13 @@ DueTo = Annotated[
     str | None, Query(alias="dueTo", max_length=100, description="Exclusive; as `dueFrom`")
 ]
 Recurring = Annotated[bool | None, Query(description="Only those that recur, or that do not")]
+Paused = Annotated[
+    bool | None,
+    Query(
+        description="Only those that are paused, or that are not. What is paused is due at no time:"
+        " only with `true` does it match `dueFrom` and `dueTo`, by when it was to be due"
+    ),
+]
 Id = Annotated[str | None, Query(min_length=1, max_length=255, description="Request id")]
 Ref = Annotated[
     str | None,
@@ -67,6 +74,7 @@ def read_routes(console: Console, overviews: Overviews) -> APIRouter:
         due_from: DueFrom = None,
         due_to: DueTo = None,
         recurring: Recurring = None,
+        paused: Paused = None,
         sort: Annotated[Sort, Query(description="`id` lists only those that have one")] = "due",
         limit: PageLimit = 50,
         cursor: Cursor = None,
@@ -74,7 +82,7 @@ def read_routes(console: Console, overviews: Overviews) -> APIRouter:
         """What is pending. Go on with `cursor` until `nextCursor` is null."""
         lag = console.require_view()
         page = console.queries.page(
-            _filters(id_prefix, destination, due_from, due_to, recurring),
+            _filters(id_prefix, destination, due_from, due_to, recurring, paused),
             parse_order(sort),
             limit=limit,
             cursor=cursor,
@@ -92,10 +100,11 @@ def read_routes(console: Console, overviews: Overviews) -> APIRouter:
         due_from: DueFrom = None,
         due_to: DueTo = None,
         recurring: Recurring = None,
+        paused: Paused = None,
     ) -> models.CountAnswer:
         """How many are pending; by id or recurrence counted up to 10,000."""
         console.require_view()
-        given = _filters(id_prefix, destination, due_from, due_to, recurring)
+        given = _filters(id_prefix, destination, due_from, due_to, recurring, paused)
         count = console.queries.count(given)
         return models.CountAnswer(count=count.number, exact=count.exact)
 
@@ -106,6 +115,7 @@ def read_routes(console: Console, overviews: Overviews) -> APIRouter:
         due_from: DueFrom = None,
         due_to: DueTo = None,
         recurring: Recurring = None,
+        paused: Paused = None,
         buckets: Annotated[int, Query(ge=1, le=200)] = 24,
     ) -> models.HistogramAnswer:
         """How many are due when, by default in the next day; long spans in whole hours."""
@@ -118,7 +128,7 @@ def read_routes(console: Console, overviews: Overviews) -> APIRouter:
         step = -(-(end - start) // buckets)
         if step > HOUR_MS:  # the tallies know hours
             start, step = start // HOUR_MS * HOUR_MS, -(-step // HOUR_MS) * HOUR_MS
-        given = _filters(id_prefix, destination, None, None, recurring)
+        given = _filters(id_prefix, destination, None, None, recurring, paused)
         counts = console.queries.histogram(given, start=start, step=step, buckets=buckets)
         return models.HistogramAnswer(
             step_ms=step,
@@ -174,6 +184,7 @@ def read_routes(console: Console, overviews: Overviews) -> APIRouter:
         due_from: str | None,
         due_to: str | None,
         recurring: bool | None,
+        paused: bool | None,
     ) -> Any:
         return shapes.filters(
             console,
@@ -183,6 +194,7 @@ def read_routes(console: Console, overviews: Overviews) -> APIRouter:
                 due_from=due_from,
                 due_to=due_to,
                 recurring=recurring,
+                paused=paused,
             ),
         )
 

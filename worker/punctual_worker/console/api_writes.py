@@ -88,6 +88,22 @@ def write_routes(console: Console) -> APIRouter:
         console.require_view()
         return _told(response, console.run_now(author_of(request), wait, request_id=id), id)
 
+    @api.post("/schedule/pause", tags=["schedules"], responses=_WRITE)
+    def pause(
+        id: RequestId, request: Request, response: Response, wait: Wait = 5
+    ) -> models.WriteAnswer:
+        """Deliver nothing of it until it is resumed."""
+        console.require_view()
+        return _told(response, console.pause(id, author_of(request), wait), id)
+
+    @api.post("/schedule/resume", tags=["schedules"], responses=_WRITE)
+    def resume(
+        id: RequestId, request: Request, response: Response, wait: Wait = 5
+    ) -> models.WriteAnswer:
+        """Let a paused one go on. What fell due meanwhile is late, as after an outage."""
+        console.require_view()
+        return _told(response, console.resume(id, author_of(request), wait), id)
+
     @api.post("/rejections/{partition}/{offset}/resend", tags=["rejections"], responses=_WRITE)
     def resend(
         partition: models.PartitionNumber,
@@ -104,7 +120,7 @@ def write_routes(console: Console) -> APIRouter:
 
     @api.post("/bulk", tags=["bulk"])
     def plan(body: models.BulkBody, request: Request) -> models.BulkJob:
-        """The dry run: how many would be cancelled or rescheduled."""
+        """The dry run: how many would be cancelled, rescheduled, paused or resumed."""
         return shapes.job(plan_job(console, body, author_of(request)))
 
     @api.get("/bulk", tags=["bulk"])

@@ -1,4 +1,4 @@
-"""Many at once: cancel or reschedule everything that matches, in the background.
+"""Many at once: cancel, reschedule, pause or resume all that match, in the background.
 
 The dry run writes down which schedules are meant, in a file of its own; the confirmation repeats
 their number, and exactly these are dealt with, as far as they still wait. They are sorted by their
@@ -20,12 +20,13 @@ from punctual_worker.client import Request
 from punctual_worker.console import records as log_records
 from punctual_worker.console import requests
 from punctual_worker.console.filters import Filters, Order
-from punctual_worker.console.queries import Queries
+from punctual_worker.console.queries import Queries, place_of
 from punctual_worker.console.records import RecordGoneError, Records
+from punctual_worker.console.rows import PendingRow
 from punctual_worker.console.writes import Author, Writes
 from punctual_worker.errors import PunctualError
 
-Verb = Literal["cancel", "reschedule"]
+Verb = Literal["cancel", "reschedule", "pause", "resume"]
 State = Literal["planned", "running", "done", "failed", "stopped"]
 _CHUNK: Final = 1_000
 _PLANS_KEPT: Final = 20
@@ -49,7 +50,7 @@ class Job:
     count: int
     """How many will be dealt with."""
     skipped: int
-    """How many match but cannot: they have no id, or recur."""
+    """How many match but are left alone, as `is_meant` says."""
     user: str
     planned_at: float
     state: State = "planned"
@@ -175,14 +176,14 @@ class Bulk:
             deadline = time.monotonic() + _SELECT_SECONDS
             after = None
             while page := self._queries.rows(filters, Order(), limit=_CHUNK, after=after):
-                fit = [row for row in page if row.id and not (verb == "reschedule" and row.cron)]
+                fit = [row for row in page if is_meant(row, verb, filters)]
                 skipped += len(page) - len(fit)
                 count += len(fit)
                 database.executemany(
                     "INSERT OR IGNORE INTO chosen VALUES (?, ?, ?, ?)",
                     [(row.partition, row.offset, row.due, row.action_key) for row in fit],
                 )
-                after = (page[-1].due, page[-1].action_key)
+                after = place_of(page[-1], filters, Order())
                 if time.monotonic() > deadline:
                     raise BulkError("Too many match: narrow the search.")
             database.execute("COMMIT")
@@ -226,8 +227,9 @@ class Bulk:
         return True
 
     def _request(self, job: Job, standing: log_records.Request) -> Request:
-        if job.verb == "cancel":
-            return requests.cancelled(standing)
+        if job.verb != "reschedule":
+            make = {"cancel": requests.cancelled, "pause": requests.paused}
+            return make.get(job.verb, requests.resumed)(standing)
         due = standing.plan.wanted_ms + (job.shift_ms or 0)
         due = job.deliver_at_ms if job.deliver_at_ms is not None else due
         return requests.moved(standing, deliver_at_ms=max(due, 0))
@@ -269,3 +271,18 @@ class Bulk:
             yield database
         finally:
             database.close()
+
+
+def is_meant(row: PendingRow, verb: Verb, filters: Filters) -> bool:
+    """Whether it can be dealt with, and should be.
+
+    A single time would end what recurs. A new time ends a pause: that is done only to those who
+    were asked for as paused.
+    """
+    if row.id is None:
+        return False
+    if verb == "reschedule":
+        return not row.cron and (not row.paused or bool(filters.paused))
+    if verb in ("pause", "resume"):
+        return row.paused is (verb == "resume")
+    return True

@@ -48,6 +48,7 @@ class Watch:
         self._by_key: dict[str, Seen] = {}
         self._by_source: dict[str, RejectionRow] = {}
         self._key: str | None = None
+        self._about: str | None = None
         self._source = ""
 
     @property
@@ -57,11 +58,17 @@ class Watch:
         seen.rejection = self._by_source.get(self._source)
         return seen
 
-    def aim(self, *, action_key: str, source: str) -> None:
-        """Only this request from now on."""
+    @property
+    def rearmed(self) -> PendingRow | None:
+        """What the dispatcher last made of the schedule that the request is about, if anything."""
+        return self._by_key[self._about].rearmed if self._about in self._by_key else None
+
+    def aim(self, *, action_key: str, source: str, about: str | None = None) -> None:
+        """Only this request from now on, and the schedule that it is about."""
         with self._effects.lock:
-            self._key, self._source = action_key, source
-            self._by_key = {k: seen for k, seen in self._by_key.items() if k == action_key}
+            self._key, self._source, self._about = action_key, source, about
+            wanted = (action_key, about)
+            self._by_key = {k: seen for k, seen in self._by_key.items() if k in wanted}
 
     def wait(self, ready: Callable[[Seen], bool], *, deadline: float) -> bool:
         """Until `ready`, which is asked at each change and now and then; false when too late."""
@@ -75,7 +82,9 @@ class Watch:
 
     def remember(self, key: str) -> Seen | None:
         """Where to write down what happens to this key; None if nobody cares."""
-        if self._key not in (None, key) or len(self._by_key) > _MOST_REMEMBERED:
+        if self._key is not None and key not in (self._key, self._about):
+            return None
+        if len(self._by_key) > _MOST_REMEMBERED:
             return None
         return self._by_key.setdefault(key, Seen())
 

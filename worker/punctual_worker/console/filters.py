@@ -5,9 +5,11 @@ import json
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from punctual_worker.contract.actions import NEVER_MS
+
 SortField = Literal["due", "id"]
-MAX_MS: Final = 253_402_300_799_999
-"""The end of the year 9999."""
+MAX_MS: Final = NEVER_MS
+"""The end of the year 9999, where only what is paused stands."""
 
 
 class CursorError(ValueError):
@@ -25,11 +27,29 @@ class Filters:
     due_to: int | None = None
     """Exclusive."""
     recurring: bool | None = None
+    paused: bool | None = None
+    """What is paused is never due: times leave it out, unless it alone is asked for. Then they are
+    about when it was to be due."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether times are given."""
+        return self.due_from is not None or self.due_to is not None
+
+    @property
+    def by_wanted(self) -> bool:
+        """Whether times are about what the user asked for, and not about what is due."""
+        return bool(self.paused) and self.timed
+
+    @property
+    def between(self) -> tuple[int, int]:
+        """The times, the second one exclusive."""
+        return self.due_from or 0, MAX_MS if self.due_to is None else min(self.due_to, MAX_MS)
 
     @property
     def by_due_only(self) -> bool:
         """Whether the tallies alone can answer."""
-        return not self.id_prefix and self.recurring is None
+        return not self.id_prefix and self.recurring is None and not self.by_wanted
 
     def as_dict(self) -> dict[str, object]:
         """What was given, for logs and people."""

@@ -283,7 +283,7 @@ class Follower:
     def _hide_fired(self, view: View, latest: Any) -> None:
         """Apply the checkpoints that have moved; seldom enough not to be busy with it alone."""
         began = time.monotonic()
-        if began < self._hide_again_at:
+        if not self._complete or began < self._hide_again_at:
             return
         for partition, checkpoint in latest.items():
             if self._applied.get(partition) != checkpoint:

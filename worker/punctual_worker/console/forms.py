@@ -1,6 +1,5 @@
 """What the pages send: forms into requests, and what became of them as a page."""
 
-import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -10,17 +9,16 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from punctual_worker.console import models, payloads, security, shapes
+from punctual_worker.console import editing, models, payloads, security, shapes
 from punctual_worker.console.api_writes import plan_job
 from punctual_worker.console.bulk import BulkError
-from punctual_worker.console.records import Record
-from punctual_worker.console.requests import user_headers
 from punctual_worker.console.service import (
     ConflictError,
     Console,
     Found,
     InvalidError,
     NotFoundError,
+    fires_of,
 )
 from punctual_worker.console.writes import Author, Effect
 from punctual_worker.contract import headers as names
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
 _WAIT_SECONDS: Final = 8.0
 _MOST_FIELDS: Final = 100
-_EDITABLE_BYTES: Final = 1_000_000
+_PREVIEWED: Final = 5
 
 
 @dataclass(frozen=True)
@@ -89,62 +87,6 @@ def handle(renderer: "Renderer", request: Request, path: str, form: Form) -> Res
         raise InvalidError(faults) from error
 
 
-def empty_form() -> dict[str, Any]:
-    """A form to create."""
-    return {"verb": "create", "id": "", "to": "", "when": "", "key": "", "value": ""} | {
-        "value_encoding": "text",
-        "headers": "",
-        "partition": "",
-        "expires_at": "",
-        "spread": "",
-        "cron": "",
-        "timezone": "",
-        "null_value": False,
-    }
-
-
-def edit_form(console: Console, found: Found) -> dict[str, Any]:
-    """A form to replace what stands, filled with it; only where it can be typed."""
-    standing, plan = found.standing, found.standing.plan
-    if console.settings.console_hide_payloads:
-        raise ConflictError("Payloads are hidden here, so it cannot be edited.")
-    if not plan.request_id:
-        raise ConflictError("It has no id, so it cannot be replaced.")
-    value, encoding = _typed(standing.value)
-    key, key_encoding = _typed(standing.key)
-    if key_encoding != "text":
-        raise ConflictError("Its key is not text: replace it through the API.")
-    return empty_form() | {
-        "verb": "replace",
-        "id": plan.request_id,
-        "to": plan.destination,
-        "when": format_ms(plan.wanted_ms),
-        "key": key,
-        "value": value,
-        "value_encoding": encoding,
-        "null_value": standing.value is None,
-        "headers": _header_lines(user_headers(standing.headers)),
-        "partition": "" if plan.partition is None else str(plan.partition),
-        "expires_at": "" if plan.expires_ms is None else format_ms(plan.expires_ms),
-    }
-
-
-def repair_form(console: Console, record: Record) -> dict[str, Any] | None:
-    """A form to repair a rejected request; None if it cannot be shown or typed."""
-    kept = [header for header in record.headers if header[0] not in names.STALE_HEADERS]
-    typeable = all(name == name.strip() and not set(":\n") & set(name) for name, _ in kept)
-    too_large = len(record.value or b"") > _EDITABLE_BYTES
-    if console.settings.console_hide_payloads or too_large or not typeable:
-        return None
-    value, encoding = _typed(record.value)
-    return {
-        "value": value,
-        "value_encoding": encoding,
-        "null_value": record.value is None,
-        "headers": _header_lines(kept),
-    }
-
-
 def shown(console: Console, found: Found) -> dict[str, Any]:
     """What the page of a schedule shows."""
     detail = shapes.detail(console, found)
@@ -157,6 +99,8 @@ def shown(console: Console, found: Found) -> dict[str, Any]:
 
 
 def _create(renderer: "Renderer", request: Request, form: Form) -> Response:
+    if "preview" in form.fields:
+        return _preview(renderer, request, form)
     console, author = renderer.console, _author(request)
     when = form.optional("when")
     cron = form.optional("cron")
@@ -168,11 +112,12 @@ def _create(renderer: "Renderer", request: Request, form: Form) -> Response:
         delay=when if is_delay else None,
         cron=cron,
         timezone=form.optional("timezone") if cron else None,
+        misfire=_misfire(form) if cron else None,
         id=form.optional("id"),
         key=form.raw("key") or None,
         value=None if null else form.raw("value"),
         value_encoding="base64" if form.text("value-encoding") == "base64" else "text",
-        headers=_header_bodies(form.raw("headers")),
+        headers=editing.header_bodies(form.raw("headers")),
         partition=form.number("partition"),
         expires_at=form.optional("expires-at"),
         spread=form.optional("spread"),
@@ -189,9 +134,46 @@ def _create(renderer: "Renderer", request: Request, form: Form) -> Response:
     return _result(renderer, request, "Create", effect, body.id)
 
 
+def _preview(renderer: "Renderer", request: Request, form: Form) -> Response:
+    """The same form again, with the fires that its expression leads to; nothing is sent."""
+    typed = {name.replace("-", "_"): form.raw(name) for name in form.fields}
+    again = editing.empty_form() | {
+        name: typed[name] for name in editing.empty_form() if name in typed
+    }
+    again["null_value"] = "null-value" in form.fields
+    again["paused"] = "paused" in form.fields
+    fires, fault = [], ""
+    try:
+        fires = fires_of(
+            form.text("cron"),
+            form.text("timezone"),
+            after_ms=renderer.console.now_ms(),
+            number=_PREVIEWED,
+        )
+    except InvalidError as error:
+        fault = str(error)
+    return renderer.page(
+        request,
+        "create.html",
+        form=again,
+        fires=[format_ms(fire) for fire in fires],
+        fault=fault,
+    )
+
+
 def _cancel(renderer: "Renderer", request: Request, form: Form) -> Response:
     effect = renderer.console.cancel(form.raw("id"), _author(request), _WAIT_SECONDS)
     return _result(renderer, request, "Cancel", effect, form.raw("id"))
+
+
+def _pause(renderer: "Renderer", request: Request, form: Form) -> Response:
+    effect = renderer.console.pause(form.raw("id"), _author(request), _WAIT_SECONDS)
+    return _result(renderer, request, "Pause", effect, form.raw("id"))
+
+
+def _resume(renderer: "Renderer", request: Request, form: Form) -> Response:
+    effect = renderer.console.resume(form.raw("id"), _author(request), _WAIT_SECONDS)
+    return _result(renderer, request, "Resume", effect, form.raw("id"))
 
 
 def _reschedule(renderer: "Renderer", request: Request, form: Form) -> Response:
@@ -210,7 +192,7 @@ def _resend(renderer: "Renderer", request: Request, form: Form) -> Response:
     parts = request.url.path.split("/")
     if len(parts) != 5 or parts[4] != "resend" or not (parts[2] + parts[3]).isdecimal():
         raise NotFoundError("There is no such form.")
-    changed: dict[str, Any] = {"headers": _header_bodies(form.raw("headers"))}
+    changed: dict[str, Any] = {"headers": editing.header_bodies(form.raw("headers"))}
     if "null-value" in form.fields:
         changed["value"] = None
     elif "value" in form.fields:
@@ -224,18 +206,20 @@ def _resend(renderer: "Renderer", request: Request, form: Form) -> Response:
 
 
 def _plan(renderer: "Renderer", request: Request, form: Form) -> Response:
-    when, is_cancel = form.optional("when"), form.text("verb") == "cancel"
+    verb: Any = form.text("verb")
+    when = form.optional("when") if verb == "reschedule" else None
     is_shift = when is not None and when[:1] in "+-"
     body = models.BulkBody(
-        verb="cancel" if is_cancel else "reschedule",
+        verb=verb,
         filters=models.FiltersBody(
             id_prefix=form.raw("id"),
             destination=form.text("to"),
             due_from=form.optional("from"),
             due_to=form.optional("until"),
+            paused={"yes": True, "no": False}.get(form.text("paused")),
         ),
-        deliver_at=None if is_cancel or is_shift else when,
-        shift=when if is_shift and not is_cancel else None,
+        deliver_at=None if is_shift else when,
+        shift=when if is_shift else None,
     )
     return RedirectResponse(
         f"/bulk/{plan_job(renderer.console, body, _author(request)).token}", status_code=303
@@ -287,6 +271,8 @@ _HANDLERS: Final[dict[str, Callable[["Renderer", Request, Form], Response]]] = {
     "/create": _create,
     "/schedule/cancel": _cancel,
     "/schedule/reschedule": _reschedule,
+    "/schedule/pause": _pause,
+    "/schedule/resume": _resume,
     "/schedule/run-now": _run_now,
     "/bulk/plan": _plan,
     "/bulk/confirm": _confirm,
@@ -321,45 +307,5 @@ def _author(request: Request) -> Author:
     return author
 
 
-def _typed(raw: bytes | None) -> tuple[str, str]:
-    """Bytes as a person can edit them."""
-    if raw is not None and len(raw) > _EDITABLE_BYTES:
-        raise ConflictError("It is too large to be edited on a page: use the API.")
-    known = payloads.show(raw, limit=_EDITABLE_BYTES)
-    if known.encoding == "base64" or (known.text is not None and "\r" in known.text):
-        return base64.b64encode(raw or b"").decode(), "base64"
-    return known.text or "", "text"
-
-
-def _header_lines(headers: list[tuple[str, bytes | None]]) -> str:
-    """`name: value`, a line each; `name` alone for a null; `name:base64: …` where it is no text."""
-    lines = []
-    for name, raw in headers:
-        known = payloads.show(raw, limit=_EDITABLE_BYTES)
-        if known.encoding == "null":
-            lines.append(name)
-        elif known.encoding == "base64" or "\n" in (known.text or ""):
-            lines.append(f"{name}:base64: {base64.b64encode(raw or b'').decode()}")
-        else:
-            lines.append(f"{name}: {known.text}")
-    return "\n".join(lines)
-
-
-def _header_bodies(text: str) -> list[models.HeaderBody]:
-    found = []
-    for line in text.split("\n"):
-        if not line.strip():
-            continue
-        name, colon, value = line.partition(":")
-        if value.startswith("base64: "):
-            found.append(
-                models.HeaderBody(
-                    name=name.strip(),
-                    value=value.removeprefix("base64: ").strip(),
-                    encoding="base64",
-                )
-            )
-        else:
-            given = value.removeprefix(" ") if colon else None
-            found.append(models.HeaderBody(name=name.strip(), value=given))
-    return found
+def _misfire(form: Form) -> Any:
+    return form.optional("misfire")

@@ -104,7 +104,7 @@ def _assemble(
     queries, records = Queries(reader), Records(logs)
     undo.callback(records.close)
     client = undo.enter_context(Client(settings))
-    writes = Writes(client, effects, checkpoints, registry)
+    writes = Writes(client, effects, checkpoints, queries, registry)
     bulk = Bulk(
         directory / "bulk",
         queries=queries,

@@ -48,10 +48,12 @@ class Schedule(Model):
     ref: str
     """Names exactly this one, also where there is no id."""
     id: str | None
-    state: Literal["accepted", "pending", "retrying"]
+    state: Literal["accepted", "pending", "retrying", "paused"]
     """Accepted: taken in by intake, but not seen by the dispatcher yet."""
+    paused: bool
     destination: str
     due: str
+    """Of a paused one: when it was to be due. It is not delivered before it is resumed."""
     due_ms: int
     scheduled_for: str
     expires_at: str | None
@@ -59,7 +61,7 @@ class Schedule(Model):
     cron: str | None
     timezone: str | None
     next_fires: list[str]
-    """Of one that recurs: the first is `due`."""
+    """Of one that recurs: the first is `due`, or of a paused one the first after now."""
     value_size: int | None
 
 
@@ -171,6 +173,8 @@ class WriteAnswer(Model):
         "delivered",
         "retrying",
         "cancelled",
+        "paused",
+        "resumed",
         "missed",
         "unchanged",
         "rejected",
@@ -192,12 +196,13 @@ class FiltersBody(Model):
     due_from: Text | None = None
     due_to: Text | None = None
     recurring: bool | None = None
+    paused: bool | None = None
 
 
 class BulkBody(Model):
     """A dry run."""
 
-    verb: Literal["cancel", "reschedule"]
+    verb: Literal["cancel", "reschedule", "pause", "resume"]
     filters: FiltersBody
     deliver_at: Text | None = None
     shift: Text | None = None
@@ -214,7 +219,7 @@ class BulkJob(Model):
     """A job as it stands."""
 
     token: str
-    verb: Literal["cancel", "reschedule"]
+    verb: Literal["cancel", "reschedule", "pause", "resume"]
     state: Literal["planned", "running", "done", "failed", "stopped"]
     count: int
     skipped: int
@@ -324,6 +329,8 @@ class Overview(Model):
     due_next_week: int
     next_due: str | None
     recurring: int
+    paused: int
+    """Pending too, but due at no time."""
     destinations: list[DestinationCount]
     rejections: list[CodeCount]
     delivery: DeliveryFigures | None

@@ -97,6 +97,7 @@ class Overviews:
             due_next_week=due_within(7 * 24 * HOUR_MS),
             next_due=None if next_due is None else format_ms(next_due),
             recurring=queries.count(Filters(recurring=True)).number,
+            paused=queries.count(Filters(paused=True)).number,
             destinations=[
                 models.DestinationCount(destination=name, count=number)
                 for name, number in queries.by_destination()

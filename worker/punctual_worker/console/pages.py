@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from punctual_worker.console import forms, models, shapes
+from punctual_worker.console import editing, forms, models, shapes
 from punctual_worker.console.api import parse_order
 from punctual_worker.console.charts import bars
 from punctual_worker.console.forms import Form
@@ -19,6 +19,7 @@ from punctual_worker.console.service import Console, NotFoundError
 from punctual_worker.contract.codes import Code
 
 _PAGE_ROWS: Final = 50
+_CHOICES: Final = {"yes": True, "no": False}
 _SORTS: Final = ("due", "-due", "id", "-id")
 
 
@@ -59,6 +60,7 @@ def add_pages(app: FastAPI, console: Console, overviews: Overviews, policy: Poli
             due_from=given.get("from") or None,
             due_to=given.get("until") or None,
             recurring=recurring,
+            paused=_CHOICES.get(given.get("paused", "")),
         )
         filters = shapes.filters(console, asked)
         sort: Any = given.get("sort", "due")
@@ -73,6 +75,7 @@ def add_pages(app: FastAPI, console: Console, overviews: Overviews, policy: Poli
             count=console.queries.count(filters),
             next_cursor=page.next_cursor,
             asked=asked,
+            narrowed=any(given.get(name) for name in ("id", "to", "from", "until", "paused")),
             sort=sort,
             lag=lag,
             later=given.get("cursor") is not None,
@@ -125,14 +128,14 @@ def add_pages(app: FastAPI, console: Console, overviews: Overviews, policy: Poli
             "rejection.html",
             rejection=detail.rejection,
             detail=detail,
-            form=forms.repair_form(console, record),
+            form=editing.repair_form(console, record),
         )
 
     @app.get("/create", include_in_schema=False)
     def create(request: Request) -> Response:
         ref = request.query_params.get("ref")
-        form = forms.edit_form(console, console.find(ref=ref)) if ref else forms.empty_form()
-        return renderer.page(request, "create.html", form=form)
+        form = editing.edit_form(console, console.find(ref=ref)) if ref else editing.empty_form()
+        return renderer.page(request, "create.html", form=form, fires=[], fault="")
 
     @app.get("/bulk/{token}", include_in_schema=False)
     def job(request: Request, token: str) -> Response:

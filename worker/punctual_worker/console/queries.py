@@ -1,15 +1,14 @@
 """The reading side of the view: lists, counts and histograms, each from the index that suits it.
 
-Which index serves a question is decided here and not left to SQLite, which has no statistics: with
-ten million rows a wrong guess is the difference between a millisecond and a minute. A question
-that still takes too long is stopped, and the asker is told to narrow it.
+A question that still takes too long is stopped, and the asker is told to narrow it.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from punctual_worker.console import searching
 from punctual_worker.console.filters import (
     MAX_MS,
     Filters,
@@ -19,16 +18,15 @@ from punctual_worker.console.filters import (
     encode_cursor,
     prefix_range,
 )
-from punctual_worker.console.reading import Reader
+from punctual_worker.console.reading import Reader, TooSlowError
 from punctual_worker.console.rows import PendingRow
 from punctual_worker.console.schema import HOUR_MS
 
 _COLUMNS: Final = (
-    "due, action_key, id, name, partition, position, size, wanted, attempt, expires, cron, timezone"
+    "p.due, p.action_key, id, name, partition, position, size, wanted, attempt, expires, cron,"
+    " timezone"
 )
-_FROM: Final = "FROM pending JOIN destinations ON destinations.number = pending.destination"
-_FEW: Final = 20_000
-"""So many matches are sorted at once; more are looked for in the order that is wanted."""
+_FROM: Final = "FROM pending p JOIN destinations ON destinations.number = p.destination"
 _COUNT_LIMIT: Final = 10_000
 
 
@@ -44,11 +42,6 @@ class Count(NamedTuple):
 
     number: int
     exact: bool
-
-
-class _Question(NamedTuple):
-    where: list[str]
-    values: list[Any]
 
 
 class Queries:
@@ -70,34 +63,43 @@ class Queries:
         rows = self.rows(filters, order, limit=limit + 1, after=place)
         more = len(rows) > limit
         rows = rows[:limit]
-        return Page(rows, encode_cursor(order, _place(rows[-1], order)) if more else None)
+        next_place = place_of(rows[-1], filters, order) if more else None
+        return Page(rows, None if next_place is None else encode_cursor(order, next_place))
 
     def rows(
         self, filters: Filters, order: Order, *, limit: int, after: Place | None = None
     ) -> list[PendingRow]:
         """Rows after a place, in order."""
         with self._reader.reading() as database:
-            numbers = self._destination_numbers(database, filters)
+            numbers = _destination_numbers(database, filters)
             if numbers == []:
                 return []
-            index = self._index(database, filters, order, numbers)
-            question = _conditions(filters, numbers, index)
-            if order.field == "id":
-                question.where.append("id IS NOT NULL")
-            columns = "due, action_key" if order.field == "due" else "id, due, action_key"
-            if after is not None:
-                sign = "<" if order.descending else ">"
-                marks = ", ".join("?" * len(after))
-                question.where.append(f"({columns}) {sign} ({marks})")
-                question.values.extend(after)
-            direction = " DESC" if order.descending else ""
-            ordered = ", ".join(column + direction for column in columns.split(", "))
-            hint = f"INDEXED BY {index}" if index else ""
+            *first, last = searching.ways(database, filters, order, numbers)
+        for way in first:
+            try:
+                return self._rows_by(way, filters, order, numbers, after, limit)
+            except TooSlowError:
+                continue
+        return self._rows_by(last, filters, order, numbers, after, limit)
+
+    def _rows_by(
+        self,
+        way: searching.Way,
+        filters: Filters,
+        order: Order,
+        numbers: list[int] | None,
+        after: Place | None,
+        limit: int,
+    ) -> list[PendingRow]:
+        places, values = searching.places(filters, order, numbers, way.index, after)
+        columns = searching.sorted_columns(filters, order)
+        with self._reader.reading(limit_seconds=way.seconds) as database:
             found = database.execute(
-                f"SELECT {_COLUMNS} FROM (SELECT * FROM pending {hint}"  # noqa: S608 our own words
-                f" WHERE {' AND '.join(question.where) or '1'} ORDER BY {ordered} LIMIT ?) p"
-                f" JOIN destinations ON destinations.number = p.destination ORDER BY {ordered}",
-                (*question.values, limit),
+                f"SELECT {_COLUMNS} FROM ({places}) AS place CROSS JOIN pending AS p"  # noqa: S608
+                " ON p.due = place.due AND p.action_key = place.action_key"
+                " CROSS JOIN destinations ON destinations.number = p.destination"
+                f" ORDER BY {searching.in_direction(columns, order, 'p.')}",
+                (*values, limit),
             )
             return [PendingRow(*row) for row in found]
 
@@ -107,52 +109,59 @@ class Queries:
 
     def get(self, due: int, action_key: str) -> PendingRow | None:
         """One schedule by its place in the timetable, if it still waits."""
-        found = self._select("due = ? AND action_key = ?", (due, action_key))
+        found = self._select("p.due = ? AND p.action_key = ?", (due, action_key))
         return found[0] if found else None
 
     def count(self, filters: Filters, *, exact: bool = False) -> Count:
         """How many match: from the tallies where they know, else counted up to a limit."""
         with self._reader.reading() as database:
-            numbers = self._destination_numbers(database, filters)
+            numbers = _destination_numbers(database, filters)
             if numbers == []:
                 return Count(0, exact=True)
             if filters.by_due_only:
                 return Count(_count_by_due(database, filters, numbers), exact=True)
-            if filters.recurring is False and not filters.id_prefix:
-                every = _count_by_due(database, filters, numbers)
-                question = _conditions(
-                    replace(filters, recurring=True), numbers, "pending_recurring"
+            if replace(filters, recurring=None).by_due_only and filters.recurring is False:
+                index, others = searching.BY_RECURRING, replace(filters, recurring=True)
+                recurring = searching.counted(
+                    database, index, searching.conditions(others, numbers, index)
                 )
-                return Count(every - _counted(database, question, "pending_recurring", -1), True)
-            index = "pending_id" if filters.id_prefix else "pending_recurring"
-            question = _conditions(filters, numbers, index)
+                return Count(_count_by_due(database, filters, numbers) - recurring, exact=True)
+            if filters.id_prefix:
+                index = searching.BY_ID
+            else:
+                index = searching.BY_RECURRING if filters.recurring else searching.BY_PAUSED
+            question = searching.conditions(filters, numbers, index)
             cap = -1 if exact else _COUNT_LIMIT + 1
-            number = _counted(database, question, index, cap)
+            number = searching.counted(database, index, question, cap)
             if not exact and number > _COUNT_LIMIT:
                 return Count(_COUNT_LIMIT, exact=False)
             return Count(number, exact=True)
 
     def histogram(self, filters: Filters, *, start: int, step: int, buckets: int) -> list[int]:
-        """How many are due in each of `buckets` stretches of `step` ms from `start` on."""
-        end = start + step * buckets
+        """How many are due in each of `buckets` stretches of `step` ms from `start` on.
+
+        What is paused is due at no time; asked for alone, it is shown where it was to be due.
+        """
+        end = min(start + step * buckets, MAX_MS)
+        window = replace(filters, due_from=start, due_to=end)
         with self._reader.reading() as database:
-            numbers = self._destination_numbers(database, filters)
+            numbers = _destination_numbers(database, filters)
             if numbers == []:
                 return [0] * buckets
             whole_hours = start % HOUR_MS == 0 and step % HOUR_MS == 0
-            if whole_hours and filters.by_due_only:
-                where, values = _in_numbers(numbers)
+            if whole_hours and window.by_due_only:
+                where, values = searching.in_numbers(numbers)
                 found = database.execute(
                     f"SELECT (hour * {HOUR_MS} - ?) / ?, SUM(n) FROM tally"  # noqa: S608
                     f" WHERE hour >= ? AND hour < ? {where} GROUP BY 1",
                     (start, step, start // HOUR_MS, end // HOUR_MS, *values),
                 )
             else:
-                window = replace(filters, due_from=start, due_to=end)
-                question = _conditions(window, numbers, "")
+                question = searching.conditions(window, numbers, searching.BY_DUE)
+                moment = "wanted" if window.by_wanted else "due"
                 found = database.execute(
-                    "SELECT (due - ?) / ?, COUNT(*) FROM pending"  # noqa: S608 our own words
-                    f" WHERE {' AND '.join(question.where)} GROUP BY 1",
+                    f"SELECT ({moment} - ?) / ?, COUNT(*) FROM pending"  # noqa: S608 our own words
+                    f" WHERE {question} GROUP BY 1",
                     (start, step, *question.values),
                 )
             heights = dict(found)
@@ -171,8 +180,10 @@ class Queries:
     def next_due(self) -> int | None:
         """When the next one is due."""
         with self._reader.reading() as database:
-            found = database.execute("SELECT MIN(due) FROM pending").fetchone()
-            return None if found is None else found[0]
+            found = database.execute(
+                "SELECT due FROM pending WHERE due < ? ORDER BY due LIMIT 1", (MAX_MS,)
+            ).fetchone()
+            return None if found is None else int(found[0])
 
     def _select(self, condition: str, values: Sequence[object]) -> list[PendingRow]:
         with self._reader.reading() as database:
@@ -182,111 +193,55 @@ class Queries:
             )
             return [PendingRow(*row) for row in found]
 
-    def _destination_numbers(
-        self, database: sqlite3.Connection, filters: Filters
-    ) -> list[int] | None:
-        """Numbers of the destinations that are asked for; None for all."""
-        if not filters.destination:
-            return None
-        if filters.destination.endswith("*"):
-            found = database.execute(
-                "SELECT number FROM destinations WHERE name >= ? AND name < ? LIMIT 10000",
-                prefix_range(filters.destination[:-1]),
-            )
-        else:
-            found = database.execute(
-                "SELECT number FROM destinations WHERE name = ?", (filters.destination,)
-            )
-        return [number for (number,) in found]
 
-    def _index(
-        self,
-        database: sqlite3.Connection,
-        filters: Filters,
-        order: Order,
-        numbers: list[int] | None,
-    ) -> str:
-        """The index to go by; none means the table itself, which is sorted by due time."""
-        if filters.recurring and not filters.id_prefix:
-            return "pending_recurring"
-        if order.field == "id":
-            return "pending_id"
-        if filters.id_prefix:
-            (found,) = database.execute(
-                "SELECT COUNT(*) FROM (SELECT 1 FROM pending INDEXED BY pending_id"
-                " WHERE id IS NOT NULL AND id >= ? AND id < ? LIMIT ?)",
-                (*prefix_range(filters.id_prefix), _FEW + 1),
-            ).fetchone()
-            if found <= _FEW:
-                return "pending_id"
-        return "pending_destination" if numbers is not None and len(numbers) == 1 else ""
-
-
-def _conditions(filters: Filters, numbers: list[int] | None, index: str) -> _Question:
-    """The filters in SQL; a plus sign keeps SQLite from taking another index than ours."""
-    where: list[str] = []
-    values: list[Any] = []
-    if index == "pending_id":
-        where.append("id IS NOT NULL")
-    if filters.id_prefix:
-        plus = "" if index == "pending_id" else "+"
-        where.append(f"{plus}id >= ? AND {plus}id < ?")
-        values += prefix_range(filters.id_prefix)
-    if numbers is not None:
-        plus = "" if index == "pending_destination" else "+"
-        where.append(f"{plus}destination IN ({', '.join('?' * len(numbers))})")
-        values += numbers
-    if filters.due_from is not None or filters.due_to is not None:
-        plus = "+" if index == "pending_id" else ""
-        where.append(f"{plus}due >= ? AND {plus}due < ?")
-        values += [filters.due_from or 0, MAX_MS if filters.due_to is None else filters.due_to]
-    if filters.recurring is not None:
-        where.append("cron <> ''" if filters.recurring else "cron = ''")
-    return _Question(where or ["1"], values)
-
-
-def _counted(database: sqlite3.Connection, question: _Question, index: str, cap: int) -> int:
-    (number,) = database.execute(
-        f"SELECT COUNT(*) FROM (SELECT 1 FROM pending INDEXED BY {index}"  # noqa: S608 our words
-        f" WHERE {' AND '.join(question.where)} LIMIT ?)",
-        (*question.values, cap),
-    ).fetchone()
-    return int(number)
-
-
-def _in_numbers(numbers: list[int] | None) -> tuple[str, list[int]]:
-    if numbers is None:
-        return "", []
-    return f"AND destination IN ({', '.join('?' * len(numbers))})", numbers
+def _destination_numbers(database: sqlite3.Connection, filters: Filters) -> list[int] | None:
+    """Numbers of the destinations that are asked for; None for all."""
+    if not filters.destination:
+        return None
+    if filters.destination.endswith("*"):
+        found = database.execute(
+            "SELECT number FROM destinations WHERE name >= ? AND name < ? LIMIT 10000",
+            prefix_range(filters.destination[:-1]),
+        )
+    else:
+        found = database.execute(
+            "SELECT number FROM destinations WHERE name = ?", (filters.destination,)
+        )
+    return [number for (number,) in found]
 
 
 def _count_by_due(database: sqlite3.Connection, filters: Filters, numbers: list[int] | None) -> int:
     """Whole hours from the tallies, the rest of the first and last hour from the index."""
-    where, values = _in_numbers(numbers)
-    start = filters.due_from or 0
-    end = MAX_MS + 1 if filters.due_to is None else filters.due_to
+    if filters.paused:
+        return searching.tallied(
+            database, searching.PAUSED_HOUR, searching.PAUSED_HOUR + 1, numbers
+        )
+    if not filters.timed and filters.paused is None:
+        return searching.tallied(database, 0, searching.PAUSED_HOUR + 1, numbers)
+    start, end = filters.between
     first, last = -(-start // HOUR_MS), end // HOUR_MS
     if first > last:
-        return _count_between(database, start, end, where, values)
-    (total,) = database.execute(
-        f"SELECT COALESCE(SUM(n), 0) FROM tally WHERE hour >= ? AND hour < ? {where}",  # noqa: S608
-        (first, last, *values),
-    ).fetchone()
+        return _count_between(database, start, end, numbers)
     edges = ((start, first * HOUR_MS), (last * HOUR_MS, end))
-    return int(total) + sum(
-        _count_between(database, one, other, where, values) for one, other in edges if one < other
+    return searching.tallied(database, first, last, numbers) + sum(
+        _count_between(database, one, other, numbers) for one, other in edges if one < other
     )
 
 
 def _count_between(
-    database: sqlite3.Connection, start: int, end: int, where: str, values: list[int]
+    database: sqlite3.Connection, start: int, end: int, numbers: list[int] | None
 ) -> int:
+    where, values = searching.in_numbers(numbers)
+    index = "INDEXED BY pending_destination" if numbers is not None else ""
     (number,) = database.execute(
-        f"SELECT COUNT(*) FROM pending WHERE due >= ? AND due < ? {where}",  # noqa: S608
+        f"SELECT COUNT(*) FROM pending {index} WHERE due >= ? AND due < ? {where}",  # noqa: S608
         (start, end, *values),
     ).fetchone()
     return int(number)
 
 
-def _place(row: PendingRow, order: Order) -> Place:
-    return (row.due, row.action_key) if order.field == "due" else (row.id or "", *row[:2])
+def place_of(row: PendingRow, filters: Filters, order: Order) -> Place:
+    """Where a row stands in a list."""
+    if order.field == "id":
+        return (row.id or "", row.due, row.action_key)
+    return (row.wanted if filters.paused else row.due, row.action_key)

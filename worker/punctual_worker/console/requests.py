@@ -6,7 +6,13 @@ record key stays too: Kafka keeps the order of requests for one id only under th
 
 from collections.abc import Sequence
 
-from punctual_worker.client import Request, cancel_request, delivery_request
+from punctual_worker.client import (
+    Request,
+    cancel_request,
+    delivery_request,
+    pause_request,
+    resume_request,
+)
 from punctual_worker.console.records import Request as Standing
 from punctual_worker.contract import headers as names
 from punctual_worker.contract.times import format_ms
@@ -77,6 +83,16 @@ def copy_now(standing: Standing, *, now_ms: int) -> Request:
 def cancelled(standing: Standing) -> Request:
     """CANCEL, under the key that was given then."""
     return cancel_request(standing.plan.request_id, key=standing.key)
+
+
+def paused(standing: Standing) -> Request:
+    """PAUSE, under the key that was given then."""
+    return pause_request(standing.plan.request_id, key=standing.key)
+
+
+def resumed(standing: Standing) -> Request:
+    """RESUME, under the key that was given then."""
+    return resume_request(standing.plan.request_id, key=standing.key)
 
 
 def resent(key: bytes | None, value: bytes | None, headers: Headers) -> Request:

@@ -37,6 +37,16 @@ class PendingRow(NamedTuple):
     timezone: str
 
     @property
+    def paused(self) -> bool:
+        """Whether it waits for RESUME: such a one has no due time but that far beyond."""
+        return self.due >= actions.NEVER_MS
+
+    @property
+    def told_due(self) -> int:
+        """When it is due; of a paused one, when it was to be."""
+        return self.wanted if self.paused else self.due
+
+    @property
     def schedule_id(self) -> str:
         """What history calls it: the request id, else the request's coordinates."""
         return self.id or self.action_key.partition("#")[0]

@@ -11,13 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-LAYOUT: Final = "3"
+from punctual_worker.contract.actions import NEVER_MS
+
+LAYOUT: Final = "4"
 HOUR_MS: Final = 3_600_000
 OFFSET_BITS: Final = 44
 """Rows of the append-only logs are numbered partition << 44 | offset."""
 _BUSY_SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)
 
+_PENDING_COLUMNS: Final = """
+  due INTEGER NOT NULL, action_key TEXT NOT NULL, id TEXT, destination INTEGER,
+  partition INTEGER, position INTEGER, size INTEGER, wanted INTEGER, attempt INTEGER,
+  expires INTEGER, cron TEXT, timezone TEXT
+"""
 _TABLES: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE positions (
@@ -25,24 +32,12 @@ CREATE TABLE positions (
   PRIMARY KEY (topic, partition)
 ) WITHOUT ROWID;
 CREATE TABLE destinations (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE pending (
-  due INTEGER NOT NULL, action_key TEXT NOT NULL, id TEXT, destination INTEGER NOT NULL,
-  partition INTEGER NOT NULL, position INTEGER NOT NULL, size INTEGER, wanted INTEGER NOT NULL,
-  attempt INTEGER NOT NULL, expires INTEGER, cron TEXT NOT NULL, timezone TEXT NOT NULL,
-  PRIMARY KEY (due, action_key)
-) WITHOUT ROWID;
+CREATE TABLE arriving (number INTEGER PRIMARY KEY, {_PENDING_COLUMNS});
+CREATE TABLE pending ({_PENDING_COLUMNS}, PRIMARY KEY (due, action_key)) WITHOUT ROWID;
 CREATE TABLE tally (
   destination INTEGER NOT NULL, hour INTEGER NOT NULL, n INTEGER NOT NULL,
   PRIMARY KEY (destination, hour)
 ) WITHOUT ROWID;
-CREATE TRIGGER pending_came AFTER INSERT ON pending BEGIN
-  INSERT INTO tally VALUES (new.destination, new.due / {HOUR_MS}, 1)
-  ON CONFLICT DO UPDATE SET n = n + 1;
-END;
-CREATE TRIGGER pending_went AFTER DELETE ON pending BEGIN
-  UPDATE tally SET n = n - 1
-  WHERE destination = old.destination AND hour = old.due / {HOUR_MS};
-END;
 CREATE TABLE rejections (
   number INTEGER PRIMARY KEY, at INTEGER NOT NULL, id TEXT, codes TEXT NOT NULL,
   reason TEXT NOT NULL, source TEXT NOT NULL, destination TEXT NOT NULL, size INTEGER
@@ -54,13 +49,36 @@ CREATE TABLE events (
   content TEXT NOT NULL
 );
 CREATE INDEX events_id ON events (id, at);
-"""  # noqa: S608 a number of ours
+"""
+_ARRANGE: Final = (
+    # with MAX, the other columns are those of the row that has it: the last word on each schedule
+    "INSERT INTO pending SELECT due, action_key, id, destination, partition, position, size,"
+    " wanted, attempt, expires, cron, timezone FROM"
+    " (SELECT *, MAX(number) FROM arriving GROUP BY due, action_key) WHERE destination IS NOT NULL",
+    f"INSERT INTO tally SELECT destination, due / {HOUR_MS}, COUNT(*) FROM pending"  # noqa: S608
+    " GROUP BY 1, 2",
+    f"""CREATE TRIGGER pending_came AFTER INSERT ON pending BEGIN
+      INSERT INTO tally VALUES (new.destination, new.due / {HOUR_MS}, 1)
+      ON CONFLICT DO UPDATE SET n = n + 1;
+    END""",  # noqa: S608 a number of ours
+    f"""CREATE TRIGGER pending_went AFTER DELETE ON pending BEGIN
+      UPDATE tally SET n = n - 1
+      WHERE destination = old.destination AND hour = old.due / {HOUR_MS};
+    END""",  # noqa: S608
+    "DROP TABLE arriving",
+)
+"""The first reading only appends, and is sorted once at its end: rows come in any order, and to put
+ten million of them where they belong one by one would write each page a hundred times."""
 _INDEXES: Final = (
-    "CREATE INDEX IF NOT EXISTS pending_id ON pending (id) WHERE id IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS pending_id ON pending (id, due, action_key, destination)"
+    " WHERE id IS NOT NULL",
     "CREATE INDEX IF NOT EXISTS pending_destination ON pending (destination, due, action_key)",
     "CREATE INDEX IF NOT EXISTS pending_recurring ON pending (due, action_key) WHERE cron <> ''",
+    "CREATE INDEX IF NOT EXISTS pending_paused ON pending (wanted, action_key, destination)"
+    f" WHERE due = {NEVER_MS}",
 )
-"""Made once the log's end was reached for the first time: a first reading goes twice as fast."""
+"""Each has due time and action key, the table's own key, so that places are found without looking
+at the rows."""
 
 
 def open_writer(path: Path, *, identity: Mapping[str, str], now_ms: int, max_age_ms: int) -> Path:
@@ -94,9 +112,18 @@ def connect(path: Path, *, read_only: bool = False, cache_mb: int = 64) -> sqlit
     return database
 
 
-def make_indexes(database: sqlite3.Connection) -> None:
-    """What searches go by; from then on they are kept up to date."""
-    for statement in _INDEXES:
+def is_arriving(database: sqlite3.Connection) -> bool:
+    """Whether the log's end has not been reached yet, since the file was made."""
+    found = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'arriving'").fetchone()
+    return found is not None
+
+
+def arrange(database: sqlite3.Connection) -> None:
+    """After the first reading: make everything that searches go by; all or nothing.
+
+    From then on it is kept up to date. The indexes come last, into the room of what is dropped.
+    """
+    for statement in (*_ARRANGE, *_INDEXES):
         database.execute(statement)
 
 

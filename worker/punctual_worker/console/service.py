@@ -83,7 +83,9 @@ class Console:
         return lag
 
     def state(self, row: PendingRow) -> str:
-        """Whether the dispatcher knows it already."""
+        """Whether the dispatcher knows it already, and what it does with it."""
+        if row.paused:
+            return "paused"
         if row.attempt:
             return "retrying"
         checkpoint = self.checkpoints.latest.get(row.partition)
@@ -139,8 +141,20 @@ class Console:
         request = requests.cancelled(found.standing)
         return self._send(request, "cancel", author, request_id, wait, before=found.row)
 
+    def pause(self, request_id: str, author: Author, wait: float) -> Effect:
+        """Deliver nothing of it until it is resumed."""
+        found = self.find(request_id=request_id)
+        request = requests.paused(found.standing)
+        return self._send(request, "pause", author, request_id, wait, before=found.row)
+
+    def resume(self, request_id: str, author: Author, wait: float) -> Effect:
+        """Let a paused one go on."""
+        found = self.find(request_id=request_id)
+        request = requests.resumed(found.standing)
+        return self._send(request, "resume", author, request_id, wait, before=found.row)
+
     def reschedule(self, request_id: str, deliver_at: str, author: Author, wait: float) -> Effect:
-        """The same content at another time."""
+        """The same content at another time; a paused one is not paused any more then."""
         moment = parse_moment(deliver_at, what="deliverAt", now_ms=self.now_ms())
         found = self.find(request_id=request_id)
         if found.row.cron:
@@ -149,7 +163,7 @@ class Console:
         return self._send(request, "reschedule", author, request_id, wait)
 
     def run_now(self, author: Author, wait: float, *, request_id: str) -> Effect:
-        """Deliver it at once; one that recurs goes on as before."""
+        """Deliver it at once; one that recurs goes on as before, or stays paused."""
         found = self.find(request_id=request_id)
         if found.row.cron:
             request = requests.copy_now(found.standing, now_ms=self.now_ms())
@@ -244,15 +258,32 @@ def ref_of(row: PendingRow) -> str:
     return f"{row.due}.{row.action_key}"
 
 
-def next_fires(row: PendingRow, number: int) -> list[int]:
-    """The next times of one that recurs; none where the expression makes no sense."""
-    fires = [row.due] if row.cron else []
-    plan = Plan(Verb.ADD, row.due, "", cron=row.cron, timezone=row.timezone)
+def next_fires(row: PendingRow, number: int, now_ms: int) -> list[int]:
+    """The next times of one that recurs; none where the expression makes no sense.
+
+    Of a paused one: those that would come if it were resumed now.
+    """
+    fires = [row.told_due] if row.cron else []
+    plan = Plan(Verb.ADD, row.told_due, "", cron=row.cron, timezone=row.timezone)
     try:
+        if fires and row.paused and row.told_due < now_ms:
+            fires = [recurrence.next_fire(plan, now_ms)]
         while fires and len(fires) < number:
             fires.append(recurrence.next_fire(plan, fires[-1]))
     except recurrence.RecurrenceError:
         return fires
+    return fires
+
+
+def fires_of(cron: str, timezone: str, *, after_ms: int, number: int) -> list[int]:
+    """The first fires of an expression; `InvalidError` with what is wrong with it."""
+    plan = Plan(Verb.ADD, after_ms, "", cron=cron, timezone=timezone)
+    fires: list[int] = []
+    try:
+        while len(fires) < number:
+            fires.append(recurrence.next_fire(plan, fires[-1] if fires else after_ms))
+    except recurrence.RecurrenceError as error:
+        raise InvalidError(str(error)) from error
     return fires
 
 

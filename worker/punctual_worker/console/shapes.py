@@ -22,15 +22,16 @@ def schedule(console: Console, row: PendingRow) -> models.Schedule:
         ref=ref_of(row),
         id=row.id,
         state=state,
+        paused=row.paused,
         destination=row.destination,
-        due=format_ms(row.due),
-        due_ms=row.due,
+        due=format_ms(max(row.told_due, 0)),
+        due_ms=max(row.told_due, 0),
         scheduled_for=format_ms(max(row.wanted, 0)),
         expires_at=None if row.expires is None else format_ms(max(row.expires, 0)),
         attempt=row.attempt,
         cron=row.cron or None,
         timezone=row.timezone or None,
-        next_fires=[format_ms(fire) for fire in next_fires(row, _FIRES)],
+        next_fires=[format_ms(fire) for fire in next_fires(row, _FIRES, console.now_ms())],
         value_size=row.size,
     )
 
@@ -144,4 +145,5 @@ def filters(console: Console, given: models.FiltersBody) -> Filters:
         due_from=moment(given.due_from, "dueFrom"),
         due_to=moment(given.due_to, "dueTo"),
         recurring=given.recurring,
+        paused=given.paused,
     )

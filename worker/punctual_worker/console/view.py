@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Final
 
 from punctual_worker.console.rows import EventRow, PendingRow, RejectionRow, Removal
-from punctual_worker.console.schema import OFFSET_BITS, connect, make_indexes
+from punctual_worker.console.schema import OFFSET_BITS, arrange, connect, is_arriving
 
 TopicPartition = tuple[str, int]
 _PUT: Final = """
 INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET position = excluded.position
 """  # a repetition has the same content, but compaction will keep the later record only
+_APPEND: Final = "INSERT INTO arriving VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_APPEND_REMOVAL: Final = "INSERT INTO arriving (due, action_key) VALUES (?, ?)"
 _REMOVE: Final = "DELETE FROM pending WHERE due = ? AND action_key = ?"
 _HIDE: Final = """
 DELETE FROM pending
@@ -49,6 +51,7 @@ class View:
     def __init__(self, path: Path) -> None:
         """The file must be there (`schema.open_writer`)."""
         self._database = connect(path)
+        self._arriving = is_arriving(self._database)
         self._destinations: dict[str, int] = {
             name: number
             for number, name in self._database.execute("SELECT number, name FROM destinations")
@@ -68,9 +71,10 @@ class View:
         with self._transaction():
             puts = [row for row in batch.pending.values() if row is not None]
             gone = [key for key, row in batch.pending.items() if row is None]
-            self._database.executemany(_REMOVE, gone)
             puts.sort()
-            self._database.executemany(_PUT, [self._values(row) for row in puts])
+            remove, put = (_APPEND_REMOVAL, _APPEND) if self._arriving else (_REMOVE, _PUT)
+            self._database.executemany(remove, gone)
+            self._database.executemany(put, [self._values(row) for row in puts])
             self._database.executemany(
                 "INSERT OR REPLACE INTO rejections VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [(_number(row.partition, row.offset), *row[2:]) for row in batch.rejections],
@@ -88,8 +92,11 @@ class View:
             )
 
     def make_searchable(self) -> None:
-        """The first reading is over: make the indexes, if they are not there yet."""
-        make_indexes(self._database)
+        """The first reading is over: arrange what has arrived, unless that was done before."""
+        if self._arriving:
+            with self._transaction():
+                arrange(self._database)
+            self._arriving = False
 
     def hide_fired(self, partition: int, *, position: int, cursor: tuple[int, str]) -> int:
         """Remove what the dispatcher's checkpoint says has fired; how many that were."""

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, Counter
 from punctual_worker.client import Client, Request
 from punctual_worker.console.checkpoints import Checkpoints, cursor_of
 from punctual_worker.console.effects import Effects, Seen, Watch
+from punctual_worker.console.queries import Queries
 from punctual_worker.console.rows import PendingRow
 from punctual_worker.contract.actions import NATIVE_SOURCE
 from punctual_worker.dispatch.checkpoint import Checkpoint
@@ -20,13 +21,15 @@ Outcome = Literal[
     "delivered",
     "retrying",
     "cancelled",
+    "paused",
+    "resumed",
     "missed",
     "unchanged",
     "rejected",
     "accepted",
     "requested",
 ]
-Verb = Literal["create", "replace", "cancel", "reschedule", "run-now", "resend"]
+Verb = Literal["create", "replace", "cancel", "pause", "resume", "reschedule", "run-now", "resend"]
 _GRACE_SECONDS: Final = 0.3
 """The dispatcher's checkpoint may be seen a moment before the records of its transaction."""
 _MOST_WAITING: Final = 16
@@ -66,11 +69,13 @@ class Writes:
         client: Client,
         effects: Effects,
         checkpoints: Checkpoints,
+        queries: Queries,
         registry: CollectorRegistry,
     ) -> None:
         self.client = client
         self._effects = effects
         self._checkpoints = checkpoints
+        self._queries = queries
         self._waiting = threading.BoundedSemaphore(_MOST_WAITING)
         self._counter = Counter(
             "punctual_console_writes",
@@ -89,7 +94,7 @@ class Writes:
         wait_seconds: float,
         before: PendingRow | None = None,
     ) -> Effect:
-        """Send one request; `before` is what waited under its id."""
+        """Send one request; `before` is what waited under its id, where it is about that."""
         began = time.monotonic()
         deadline = began + wait_seconds
         with self._effects.watch() as watch:
@@ -97,15 +102,12 @@ class Writes:
             watch.aim(
                 action_key=f"{NATIVE_SOURCE}/{placed.partition}/{placed.offset}",
                 source=str(placed),
+                about=before.action_key.partition("#")[0] if before else None,
             )
-            cancel = verb == "cancel"
             may_wait = self._waiting.acquire(blocking=False)
             try:
                 outcome = self._wait(
-                    watch,
-                    deadline if may_wait else began,
-                    cancels=before if cancel else None,
-                    cancel=cancel,
+                    watch, deadline if may_wait else began, verb=verb, before=before
                 )
             finally:
                 if may_wait:
@@ -128,7 +130,7 @@ class Writes:
         _audit.info("%s", verb, extra={name: _one_line(value) for name, value in told.items()})
 
     def _wait(
-        self, watch: Watch, deadline: float, *, cancels: PendingRow | None, cancel: bool
+        self, watch: Watch, deadline: float, *, verb: Verb, before: PendingRow | None
     ) -> Outcome:
         decided = watch.wait(lambda seen: self._is_decided(seen), deadline=deadline)
         seen = watch.seen
@@ -136,13 +138,36 @@ class Writes:
             return "rejected"
         if not decided:
             return "accepted" if seen.taken is not None else "requested"
+        if before is not None and verb in ("pause", "resume"):
+            return self._steered(watch, before, pause=verb == "pause", deadline=deadline)
         grace = time.monotonic() + _GRACE_SECONDS
         if watch.wait(lambda seen: seen.rejection is not None, deadline=grace):
             return "rejected"
-        if cancel:
-            fired = cancels is not None and self._has_fired(cancels)
-            return "cancelled" if cancels is not None and not fired else "missed"
+        if verb == "cancel":
+            fired = before is not None and self._has_fired(before)
+            return "cancelled" if before is not None and not fired else "missed"
         return self._outcome(watch.seen)
+
+    def _steered(
+        self, watch: Watch, before: PendingRow, *, pause: bool, deadline: float
+    ) -> Outcome:
+        """What a PAUSE or RESUME that was decided has done to the schedule it is about."""
+
+        def is_so(seen: Seen) -> bool:
+            return watch.rearmed is not None and watch.rearmed.paused is pause
+
+        def has_gone() -> bool:
+            return not self._queries.find(before.id or "")
+
+        if before.paused is not pause:
+            watch.wait(lambda seen: is_so(seen) or has_gone(), deadline=deadline)
+        # even then: the view may have changed a moment before the watch is told why
+        grace = time.monotonic() + _GRACE_SECONDS
+        if watch.wait(is_so, deadline=grace):
+            return "paused" if pause else "resumed"
+        if has_gone():
+            return "missed"
+        return "unchanged" if before.paused is pause else "accepted"
 
     def _outcome(self, seen: Seen) -> Outcome:
         if seen.rearmed is not None:  # also what recurs, which is pending then
