@@ -112,7 +112,11 @@ def test_pause_and_resume(console: ConsoleApi, scheduler: RunningScheduler) -> N
     assert console.send("POST", "/schedule/resume", id="api-6")["outcome"] == "resumed"
     found = console.get("/schedule", id="api-6")
     assert (found["schedule"]["paused"], found["schedule"]["due"]) == (False, held["due"])
-    assert [event["event"] for event in found["story"]] == ["Scheduled", "Paused", "Resumed"]
+
+    def story() -> list[str]:
+        return [event["event"] for event in console.get("/schedule", id="api-6")["story"]]
+
+    eventually(lambda: story() == ["Scheduled", "Paused", "Unchanged", "Resumed"], 30, story)
 
     assert console.send("POST", "/schedule/pause", id="api-6")["outcome"] == "paused"
     assert console.send("POST", "/schedule/run-now", id="api-6")["outcome"] == "delivered"

@@ -139,6 +139,7 @@ def test_pause_and_resume(page: Chrome, console: ConsoleApi, orders: str, pictur
     page.get(f"{console.url}/schedule?id=page-7")
     press(page, "Resume")
     assert outcome(page) == "resumed"
+    eventually(lambda: console.get("/schedule", id="page-7")["story"][-1]["event"] == "Resumed", 30)
     page.get(f"{console.url}/schedule?id=page-7")
     assert texts(page, "h1 .pill") == ["pending"]
     assert [event for event in texts(page, ".story b") if event in ("Paused", "Resumed")] == [
