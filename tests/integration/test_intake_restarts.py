@@ -8,6 +8,13 @@ from pathlib import Path
 from typing import Self
 
 import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from punctual_worker.local.broker import EmbeddedBroker
 from support.eventually import eventually
 from support.intake import IntakeProcess
@@ -68,6 +75,67 @@ def test_what_is_taken_in_again_after_a_stop_or_a_crash_is_rejected_once(
                 end(intake)
     _, rejections = answers(intake)
     assert set(rejections.values()) == {1}, rejections.most_common(3)
+
+
+def refuse_what_is_older(intake: IntakeProcess, than_ms: int) -> None:
+    """The actions topic takes only records that are so young."""
+    entry = ConfigEntry(
+        *("message.timestamp.before.max.ms", str(than_ms)),
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(
+        ResourceType.TOPIC, intake.topics.actions, incremental_configs=[entry]
+    )
+    admin = AdminClient({"bootstrap.servers": intake.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_a_query_that_dies_is_started_again_and_readiness_says_so_meanwhile(
+    broker: EmbeddedBroker, app_id: str, tmp_path: Path
+) -> None:
+    intake = IntakeProcess(broker.bootstrap_servers, app_id, data_dir=tmp_path)
+    intake.make_topics()
+    servers, topic = intake.bootstrap_servers, intake.topics.requests
+    sent = produce(servers, topic, requests(5, GOOD))
+    with intake:
+        eventually(lambda: answers(intake)[0] == coordinates(sent), 60, intake.log)
+        # For good, as far as the client knows: a task of the sink dies of it at its next write.
+        refuse_what_is_older(intake, 0)
+
+        def died_twice() -> bool:
+            sent.extend(produce(servers, topic, requests(1, GOOD)))
+            told = intake.get("/readyz")
+            again = "the query died, starting again in 2 s" in intake.log()
+            return again and "the query died and is started again: " in told
+
+        eventually(died_twice, 180, intake.log, interval=0.5)
+        assert "the query died, starting again in 1 s" in intake.log()
+
+        refuse_what_is_older(intake, 2**63 - 1)
+        eventually(lambda: answers(intake)[0] == coordinates(sent), 120, intake.log)
+        eventually(lambda: intake.is_ready, 60, intake.log)
+        bad = produce(servers, topic, requests(5, BAD))
+        eventually(lambda: answers(intake)[1] == Counter(coordinates(bad)), 60, intake.log)
+
+
+def test_a_checkpoint_that_does_not_work_is_put_aside_where_it_alone_tells_the_place(
+    broker: EmbeddedBroker, app_id: str, tmp_path: Path
+) -> None:
+    intake = IntakeProcess(broker.bootstrap_servers, app_id, data_dir=tmp_path)
+    intake.make_topics()
+    with intake:
+        pass
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    group = f"{app_id}-intake"
+    admin.delete_consumer_groups([group])[group].result(30)
+    folder = tmp_path / "intake" / app_id
+    (folder / "checkpoint" / "metadata").write_text("not what Spark wrote")
+    sent = produce(broker.bootstrap_servers, intake.topics.requests, requests(5, GOOD))
+    with intake:
+        eventually(lambda: answers(intake)[0] == coordinates(sent), 90, intake.log)
+        assert "the group has no offsets, so the checkpoint counts" in intake.log()
+        assert "because the query died twice with it" in intake.log()
+    assert (folder / "unusable" / "metadata").read_text() == "not what Spark wrote"
 
 
 @pytest.fixture
