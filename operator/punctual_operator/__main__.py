@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-import kopf
 from kubernetes import client, config
 from prometheus_client import CollectorRegistry
 from punctual_worker.errors import PunctualError
@@ -25,7 +24,7 @@ from punctual_operator.clients.kubernetes import Kubernetes
 from punctual_operator.clients.lease import Leadership
 from punctual_operator.clients.workers import Workers
 from punctual_operator.deletion import Deletion
-from punctual_operator.handlers import make_registry, operator_settings
+from punctual_operator.handlers import Listeners, Watches
 from punctual_operator.known import KnownSchedulers
 from punctual_operator.metrics import OperatorMetrics
 from punctual_operator.reconcile import Reconciler, Steps
@@ -39,6 +38,10 @@ _FIGURES_SECONDS: Final = 30.0
 _SILENT_SECONDS: Final = 60.0
 """A loop that was stuck for this long is not alive."""
 _log = logging.getLogger("punctual_operator")
+
+
+class WatchesEndedError(PunctualError):
+    """Nothing is heard of the API server any more: only a new process helps."""
 
 
 class Operator:
@@ -99,26 +102,16 @@ class Operator:
             self._metrics.schedulers.labels(truth).set_function(known.counter(truth))
         with ThreadPoolExecutor(32, "kubernetes") as api, ThreadPoolExecutor(64, "io") as io:
             queue = self._queue(known, api, io)
-            end, ready = asyncio.Event(), asyncio.Event()
-            watching = asyncio.create_task(
-                kopf.operator(
-                    registry=make_registry(queue, known),
-                    settings=operator_settings(),
-                    standalone=True,
-                    clusterwide=not self._settings.watch_namespaces,
-                    namespaces=self._settings.watch_namespaces,
-                    stop_flag=end,
-                    ready_flag=ready,
-                )
-            )
+            watches = Watches(Listeners(queue, known), namespaces=self._settings.watch_namespaces)
+            watches.start()
             self._state = "active"
-            waiting = asyncio.create_task(_first(stop, lost))
-            await asyncio.wait({watching, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            await _first(stop, lost, watches.ended)
             self._state = "stopping"
-            end.set()
-            waiting.cancel()
+            ended_by_itself = watches.ended.is_set()
             await queue.close()
-            await watching
+            await watches.stop()
+            if ended_by_itself:
+                raise WatchesEndedError("The watches ended: see the log above.")
 
     def _queue(
         self, known: KnownSchedulers, api: ThreadPoolExecutor, io: ThreadPoolExecutor
@@ -191,6 +184,8 @@ def main() -> None:
 def _quieten(level: str) -> None:
     logging.getLogger("punctual_operator").setLevel(level.upper())
     logging.getLogger("leaderelection").setLevel(logging.WARNING)
+    # warns at each start that it leaves signals to us, as it should
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 def _own_namespace() -> str:
