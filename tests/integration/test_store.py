@@ -43,10 +43,10 @@ def test_rows_come_back_in_order_and_as_they_were(tmp_path: Path, memory: StoreM
     store.close()
     store = opened(tmp_path / "s", memory)
     assert (store.position, store.rows) == (4, 4)
-    found = list(store.scan(after=b"", until=actions.order_key(101, b"")))
-    assert found == [entries[3], entries[0], entries[1], entries[2]]
-    assert list(store.scan(after=found[1].order, until=found[3].order)) == [entries[1]]
-    assert store.first_after(found[3].order) is None
+    found = list(store.scan(start=b"", until=actions.order_key(101, b"")))
+    assert found == [(one.order, one) for one in (entries[3], entries[0], entries[1], entries[2])]
+    assert list(store.scan(start=found[2][0], until=found[3][0])) == [found[2]]
+    assert store.first_after(found[3][0]) is None
     store.close()
 
 

@@ -7,12 +7,13 @@ loop does with Kafka is done here with the simulated broker, in the same order.
 from collections.abc import Generator, Iterator
 from typing import Final
 
+from punctual_worker.contract import actions
 from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.restoring import LostCheckpointError
-from punctual_worker.dispatch.timetable import Policy
 from punctual_worker.dispatch.verdicts import Budget, Judgement, Verdict
 from simulation.broker import Claim, FencedError, RefusedError
 from simulation.memory_table import LocalStore, MemoryTable
@@ -198,6 +199,7 @@ class Dispatcher:
             owned.held += records
             yield
         now_ms = self.clock()
+        self._read_ahead(now_ms)
         if not self._more and not any(owned.is_due(now_ms) for owned in self._owned.values()):
             return
         turns = {
@@ -226,6 +228,12 @@ class Dispatcher:
             self._more = any(outcome.more for outcome in outcomes.values())
             for number in outcomes:
                 self._owned[number].held = []
+
+    def _read_ahead(self, now_ms: int) -> None:
+        """Some of what is due soon is made ready, at any time."""
+        until = actions.order_key(now_ms + self._rng.choice((0, 10_000, 100_000)), b"")
+        for owned in self._owned.values():
+            owned.partition.ahead.extend(until=until, most=self._rng.choice((1, 2, 50)))
 
     def _must_write(self, owned: Owned, outcome: Outcome, now_ms: int) -> bool:
         before = owned.partition.checkpoint
@@ -271,6 +279,7 @@ class Dispatcher:
             )
             self._broker.send_offsets(transaction, self.name, generation, offsets)
             yield
+            self._read_ahead(now_ms)
             for number in queued:
                 record = number in recorded
                 produce(self._world, transaction, number, outcomes[number], now_ms, record=record)

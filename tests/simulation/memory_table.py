@@ -26,13 +26,13 @@ class MemoryTable:
     def get(self, order: bytes) -> Entry | None:
         return self._rows.get(order)
 
-    def scan(self, *, after: bytes, until: bytes) -> Iterator[Entry]:
-        for order in self._orders[bisect_right(self._orders, after) :]:
+    def scan(self, *, start: bytes, until: bytes) -> Iterator[tuple[bytes, Entry]]:
+        for order in self._orders[bisect_left(self._orders, start) :]:
             if order >= until:
                 return
             row = self._rows[order]
             if row is not None:
-                yield row
+                yield order, row
 
     def first_after(self, order: bytes) -> bytes | None:
         index = bisect_right(self._orders, order)

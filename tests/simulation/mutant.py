@@ -37,7 +37,12 @@ def with_turn(turn_class: type[PartitionTurn]) -> Protocol:
     class MutantPartition(Partition):
         def turn(self, *, judge: Judge, now_ms: int) -> PartitionTurn:
             return turn_class(
-                self.table, self.checkpoint, policy=self._policy, judge=judge, now_ms=now_ms
+                self.table,
+                self.checkpoint,
+                ahead=self.ahead,
+                policy=self._policy,
+                judge=judge,
+                now_ms=now_ms,
             )
 
     return Protocol(partition=MutantPartition)

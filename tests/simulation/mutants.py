@@ -4,20 +4,21 @@ A mutant is the real code with one method replaced, or the right steps in a wron
 them are judged by what users would see (lost, twice, early, undead), not by the state of tables.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch import entries
+from punctual_worker.dispatch.ahead import ReadAhead
 from punctual_worker.dispatch.checkpoint import Checkpoint
-from punctual_worker.dispatch.entries import Entry, LogRecord
+from punctual_worker.dispatch.entries import Delivery, Entry, LogRecord
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import Restoration, TakeOver
 from punctual_worker.dispatch.table import Changes, Table
-from punctual_worker.dispatch.timetable import PartitionTurn, Policy
+from punctual_worker.dispatch.timetable import PartitionTurn
 from punctual_worker.dispatch.verdicts import Budget, Judge
 from simulation.mutant import AGEING, MOVING, Mutant, RearmedOtherwise, with_turn
 from simulation.pausing_mutants import PAUSING_MUTANTS
@@ -51,10 +52,8 @@ class _NoReplayCheck(PartitionTurn):
 class _SharedWatermarks(PartitionTurn):
     """Changes the checkpoint it was given: after an abort the retry takes all for replays."""
 
-    def __init__(
-        self, table: Table, checkpoint: Checkpoint, *, policy: Policy, judge: Judge, now_ms: int
-    ) -> None:
-        super().__init__(table, checkpoint, policy=policy, judge=judge, now_ms=now_ms)
+    def __init__(self, table: Table, checkpoint: Checkpoint, **given: Any) -> None:
+        super().__init__(table, checkpoint, **given)
         self._watermarks = checkpoint.watermarks  # type: ignore[assignment]
 
 
@@ -129,6 +128,40 @@ class _SlowClockPartition(Partition):
         turn = super().turn(judge=judge, now_ms=max(now_ms, self.checkpoint.cursor_ms))
         turn._now_ms = now_ms
         return turn
+
+
+# mistakes in reading ahead
+
+
+def _with_ahead(ahead_class: type[ReadAhead]) -> Protocol:
+    class MutantPartition(Partition):
+        def __init__(self, number: int, **given: Any) -> None:
+            super().__init__(number, **given)
+            self.ahead = ahead_class(
+                self.table, cursor=self.checkpoint.cursor, render=self._policy.render
+            )
+
+    return Protocol(partition=MutantPartition)
+
+
+class _AheadKeepsWhatIsGone(ReadAhead):
+    def settle(self, changes: Changes, *, cursor: bytes) -> None:
+        super().settle(Changes(puts=changes.puts), cursor=cursor)
+
+
+class _AheadMissesWhatComes(ReadAhead):
+    def settle(self, changes: Changes, *, cursor: bytes) -> None:
+        super().settle(Changes(removes=changes.removes), cursor=cursor)
+
+
+class _AheadSkipsWhatIsLeft(ReadAhead):
+    """Begins behind what was read, not behind what has fired."""
+
+    def due(self, until: bytes) -> Iterator[tuple[bytes, Delivery]]:
+        found = list(super().due(until))
+        self._orders.clear()
+        self._deliveries.clear()
+        return iter(found)
 
 
 # mistakes in the checkpoint
@@ -299,6 +332,18 @@ MUTANTS: Final[dict[str, Mutant]] = {
         "after being expelled, goes on with the table it had",
         Protocol(keeps_partitions_it_lost=True),
         {**MOVING, "expel": 4},
+    ),
+    "ahead-keeps-what-is-gone": Mutant(
+        "what was made ready is delivered though it was cancelled or replaced",
+        _with_ahead(_AheadKeepsWhatIsGone),
+    ),
+    "ahead-misses-what-comes": Mutant(
+        "what comes in between things that were made ready is passed over",
+        _with_ahead(_AheadMissesWhatComes),
+    ),
+    "ahead-skips-what-is-left": Mutant(
+        "what was made ready and did not fit into the turn is forgotten",
+        _with_ahead(_AheadSkipsWhatIsLeft),
     ),
     "keyed-by-id": Mutant("action records have the id as key", Protocol(keyed_by_id=True)),
     "trusts-old-tables": Mutant(

@@ -9,7 +9,7 @@ from punctual_worker.contract.actions import Plan, Verb
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.partition import Partition
-from punctual_worker.dispatch.timetable import Policy
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.verdicts import Budget, Judgement, Verdict
 from simulation.memory_table import MemoryTable
 

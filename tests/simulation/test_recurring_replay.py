@@ -10,7 +10,7 @@ from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
-from punctual_worker.dispatch.timetable import Policy
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.verdicts import Budget, Judgement, Verdict
 from simulation.memory_table import MemoryTable
 

@@ -30,7 +30,8 @@ NEVER_MS: Final = 253_402_300_799_999
 """Due time of what is paused: the end of the year 9999, beyond every horizon."""
 BARE: Final = "b"
 """Flags of a plan: the user's value is null; it is delivered without our trace headers."""
-_ORDER_BYTES: Final = 8
+ORDER_BYTES: Final = 8
+"""Length of the due time in an order key; the action key follows."""
 
 
 class Verb(StrEnum):
@@ -223,17 +224,17 @@ def actions_partition(schedule_id: bytes, partitions: int) -> int:
 
 def order_key(due_ms: int, key: bytes) -> bytes:
     """Sorts as entries fire: by due time, then by action key. Times before 1970 count as 1970."""
-    return max(due_ms, 0).to_bytes(_ORDER_BYTES, "big") + key
+    return max(due_ms, 0).to_bytes(ORDER_BYTES, "big") + key
 
 
 def order_due_ms(order: bytes) -> int:
     """The due time inside an order key."""
-    return int.from_bytes(order[:_ORDER_BYTES], "big")
+    return int.from_bytes(order[:ORDER_BYTES], "big")
 
 
 def order_action_key(order: bytes) -> bytes:
     """The action key inside an order key."""
-    return order[_ORDER_BYTES:]
+    return order[ORDER_BYTES:]
 
 
 def action_headers(request_headers: Headers, user_key: bytes | None, plan: Plan) -> Headers:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -22,8 +23,13 @@ _ISO_DURATION: Final = re.compile(
 
 def format_ms(ms: int) -> str:
     """ISO 8601 with milliseconds, UTC: `2026-11-18T20:00:00.000Z`."""
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.").zfill(20) + f"{moment.microsecond // 1000:03d}Z"
+    seconds, rest = divmod(ms, 1_000)
+    return f"{_format_seconds(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=4096)
+def _format_seconds(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").zfill(19)
 
 
 def to_ms(moment: datetime) -> int:

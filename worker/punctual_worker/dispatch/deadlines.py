@@ -29,10 +29,21 @@ class Caller:
         """Whether a call was left behind: then what it was made on cannot be closed either."""
         threading.Thread(target=self._work, name="kafka-calls", daemon=True).start()
 
-    def call(self, what: Callable[[], None], seconds: float) -> None:
-        """Make the call, and raise what it raises; `HangingCallError` if it does not return."""
+    def call(
+        self,
+        what: Callable[[], None],
+        seconds: float,
+        *,
+        meanwhile: Callable[[], bool] | None = None,
+    ) -> None:
+        """Make the call, and raise what it raises; `HangingCallError` if it does not return.
+
+        Until it does, `meanwhile` is called: work in small pieces, False when there is no more.
+        """
         answer: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._calls.put((what, answer))
+        while meanwhile is not None and answer.empty() and meanwhile():
+            pass
         try:
             error = answer.get(timeout=seconds + _MARGIN_SECONDS)
         except queue.Empty:

@@ -67,6 +67,8 @@ class Destinations:
     def judge(self, entry: Entry) -> Verdict:
         """Whether this message can be tried now."""
         topic, partition = entry.plan.destination, entry.plan.partition
+        if self._all_well and partition is None and topic in self._known:
+            return _READY
         fault = self._failed_messages.get(entry.key)
         if fault is not None:
             return Verdict(Judgement.DEFER, fault.code, fault.reason)
@@ -89,6 +91,10 @@ class Destinations:
         if failing is not None or base_key(entry.key) in self._suspects:
             return _PROBE
         return _READY
+
+    @property
+    def _all_well(self) -> bool:
+        return not (self._failing or self._failed_messages or self._suspects)
 
     def failed(self, faults: Iterable[Fault]) -> None:
         """A transaction was aborted because of these."""

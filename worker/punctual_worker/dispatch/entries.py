@@ -3,12 +3,15 @@
 import json
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import ormsgpack
 
 from punctual_worker.contract import actions, headers, times
 from punctual_worker.contract.codes import Code
+
+_VERBS: Final = {verb.value: verb for verb in actions.Verb}
 
 
 class LogRecord(NamedTuple):
@@ -77,20 +80,22 @@ def action_record(entry: Entry) -> tuple[bytes, actions.Headers]:
 
 def pack_row(entry: Entry) -> bytes:
     """What the local store keeps of an entry, beside its order key."""
-    return ormsgpack.packb(
-        (actions.encode_plan(entry.plan), entry.user_key, entry.value, entry.headers)
-    )
+    plan = (entry.plan.verb.value, *entry.plan[1:])
+    names_and_contents = [part for header in entry.headers for part in header]
+    return ormsgpack.packb((plan, entry.user_key, entry.value, names_and_contents))
 
 
 def unpack_row(order: bytes, row: bytes) -> Entry:
     """Undo `pack_row`."""
-    plan, user_key, value, entry_headers = ormsgpack.unpackb(row)
+    plan, user_key, value, flat = ormsgpack.unpackb(row)
+    plan[0] = _VERBS[plan[0]]
+    parts = iter(flat)
     return Entry(
-        actions.order_action_key(order),
-        actions.decode_plan(plan),
+        order[actions.ORDER_BYTES :],
+        actions.Plan._make(plan),
         user_key,
         value,
-        [(name, content) for name, content in entry_headers],
+        list(zip(parts, parts, strict=True)),
     )
 
 
@@ -145,8 +150,14 @@ def recurring_spread_ms(entry: Entry) -> int:
 
 def source_of(entry: Entry, requests_topic: str) -> bytes:
     """`topic/partition/offset` of the request."""
-    coordinates = base_key(entry.key).decode().partition("/")[2]
-    return f"{entry.plan.source or requests_topic}/{coordinates}".encode()
+    coordinates = base_key(entry.key).partition(b"/")[2]
+    return b"%b/%b" % ((entry.plan.source or requests_topic).encode(), coordinates)
+
+
+@lru_cache(maxsize=4096)
+def _written_ms(ms: int) -> bytes:
+    """Many messages are due at the same time."""
+    return times.format_ms(ms).encode()
 
 
 def deliver(entry: Entry, *, requests_topic: str, trace: bool) -> Delivery:
@@ -155,7 +166,7 @@ def deliver(entry: Entry, *, requests_topic: str, trace: bool) -> Delivery:
     if trace and not entry.plan.bare:
         if entry.plan.request_id:
             result.append((headers.REQUEST_ID, entry.plan.request_id.encode()))
-        result.append((headers.SCHEDULED_FOR, times.format_ms(entry.plan.wanted_ms).encode()))
+        result.append((headers.SCHEDULED_FOR, _written_ms(entry.plan.wanted_ms)))
         result.append((headers.SOURCE, source_of(entry, requests_topic)))
     return Delivery(entry, result)
 

@@ -48,6 +48,15 @@ trusted and the broker remembers the group."""
 _RETRY_SECONDS: Final = (0.05, 2.0)
 _OVERDUE_MS: Final = 1_000
 _OVERDUE_COUNTED: Final = 10_000
+_AHEAD_MS: Final = 10_000
+"""What is due so soon is made ready before its time, ..."""
+_AHEAD_MOST: Final = 100_000
+_AHEAD_MOST_BYTES: Final = 64 * 1024 * 1024
+"""... up to so many messages, and bytes of them, in all."""
+_AHEAD_SLICE: Final = 250
+"""Made ready at a time: a millisecond or two, so that nothing else has to wait."""
+_AHEAD_MARGIN_MS: Final = 10
+"""No making ready when something falls due so soon."""
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +99,7 @@ class Loop:
         self._unservable: dict[int, str] = {}
         self._readiness = (False, "starting")
         self._more = False
+        self._making_ready = False
         self._retry_at = 0.0
         self._retry_pause = _RETRY_SECONDS[0]
         self._turns = 0
@@ -126,6 +136,8 @@ class Loop:
                 owned.held += records
         if self._work_is_due():
             self._turn()
+        idle = not self._busy_within(_AHEAD_MARGIN_MS, now_ms())
+        self._making_ready = idle and self._make_ready()
         self._tidy()
         self._readiness = self._judge_readiness()
 
@@ -142,7 +154,7 @@ class Loop:
         """Seconds to wait for records: until something is due."""
         if self._retry_at:
             return max(0.0, min(self._retry_at - time.monotonic(), _LONGEST_WAIT_SECONDS))
-        if self._more:
+        if self._more or self._making_ready:
             return 0.0
         longest = _RESTORING_WAIT_SECONDS if self._parts.restorer.busy else _LONGEST_WAIT_SECONDS
         due = self._next_due_ms()
@@ -241,7 +253,7 @@ class Loop:
         """Whether the turn stands; if not, nothing has happened and it is tried again."""
         parts = self._parts
         try:
-            parts.writer.write(works, parts.group_token())
+            parts.writer.write(works, parts.group_token(), self._make_ready)
         except DestinationError as error:
             parts.metrics.turns_failed.inc()
             _log.warning("delivery refused: %s", error)
@@ -270,9 +282,19 @@ class Loop:
         owned.committed_ms = now
         metrics = self._parts.metrics
         metrics.count(outcome.counts)
-        written = time.time()
-        for delivery in outcome.deliveries:
-            metrics.lateness.observe(max(written - delivery.entry.plan.wanted_ms / 1000, 0.0))
+        written_ms = now_ms()
+        metrics.observe_lateness([written_ms - d.entry.plan.wanted_ms for d in outcome.deliveries])
+
+    def _make_ready(self) -> bool:
+        """Make some more of what is due soon ready; whether there was any."""
+        until = actions.order_key(now_ms() + _AHEAD_MS, b"")
+        share = max(len(self._owned), 1)
+        return any(
+            len(owned.partition.ahead) < _AHEAD_MOST // share
+            and owned.partition.ahead.bytes < _AHEAD_MOST_BYTES // share
+            and owned.partition.ahead.extend(until=until, most=_AHEAD_SLICE)
+            for owned in self._owned.values()
+        )
 
     # partitions come and go
 

@@ -1,6 +1,7 @@
 """`punctual dispatcher`: from settings to a running loop, and a new one when it breaks."""
 
 import fcntl
+import gc
 import logging
 import os
 import signal
@@ -18,9 +19,9 @@ from punctual_worker.dispatch.destinations import Destinations
 from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.loop import Loop, Parts
 from punctual_worker.dispatch.metrics import DispatchMetrics
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.store import now_ms
 from punctual_worker.dispatch.takeover import LogLocation, Restorer
-from punctual_worker.dispatch.timetable import Policy
 from punctual_worker.dispatch.writing import (
     AtLeastOnceWriter,
     BrokenError,
@@ -38,6 +39,7 @@ from punctual_worker.topics.admin import TopicAdmin, TopicsError
 from punctual_worker.topics.plan import TopicState
 
 _ASK_SECONDS: Final = 10
+_GARBAGE_THRESHOLDS: Final = (200_000, 10, 10)
 _PAUSE_SECONDS: Final = (0.2, 5.0)
 _SHORT_LAG_MS: Final = 600_000
 _CLOCK_MARGIN_MS: Final = 300_000
@@ -54,6 +56,9 @@ def run(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     directory = settings.data_dir / "dispatcher" / settings.app_id
+    # A turn makes many objects and no cycles: looking for some after every 700 takes a fifth of it.
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
     with _claim(directory):
         Dispatcher(settings, directory).serve(stop)
     if anything_left_behind():

@@ -8,10 +8,12 @@ the rows once these are written.
 from collections.abc import Sequence
 
 from punctual_worker.contract import actions
+from punctual_worker.dispatch.ahead import ReadAhead
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.outcome import Outcome
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.table import Changes, Table
-from punctual_worker.dispatch.timetable import PartitionTurn, Policy
+from punctual_worker.dispatch.timetable import PartitionTurn
 from punctual_worker.dispatch.verdicts import Judge
 
 
@@ -24,6 +26,7 @@ class Partition:
         self.number = number
         self.table = table
         self.checkpoint = checkpoint
+        self.ahead = ReadAhead(table, cursor=checkpoint.cursor, render=policy.render)
         self._policy = policy
 
     def must_wait(self, now_ms: int) -> bool:
@@ -33,12 +36,18 @@ class Partition:
     def turn(self, *, judge: Judge, now_ms: int) -> PartitionTurn:
         """Begin a turn; nothing changes before `settle`."""
         return PartitionTurn(
-            self.table, self.checkpoint, policy=self._policy, judge=judge, now_ms=now_ms
+            self.table,
+            self.checkpoint,
+            ahead=self.ahead,
+            policy=self._policy,
+            judge=judge,
+            now_ms=now_ms,
         )
 
     def settle(self, outcome: Outcome) -> None:
         """The transaction is committed: make the table what the log now says."""
         self.table.write(outcome.changes, position=outcome.checkpoint.position)
+        self.ahead.settle(outcome.changes, cursor=outcome.checkpoint.cursor)
         self.checkpoint = outcome.checkpoint
 
     def next_due_ms(self) -> int | None:

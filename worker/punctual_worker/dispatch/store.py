@@ -31,6 +31,8 @@ _ROWS_END: Final = b"e"
 _ID: Final = b"i"
 _META: Final = b"m"
 _MARK: Final = b""
+_FORMAT: Final = 2
+"""Of the rows; a store that was written by another version is built anew."""
 _BLOCK_CACHE_BYTES: Final = 48 * 1024 * 1024
 _WRITE_BUFFERS_BYTES: Final = 64 * 1024 * 1024
 _WRITE_BUFFER_BYTES: Final = 16 * 1024 * 1024
@@ -81,13 +83,13 @@ class Store:
         row = self._db.get(_ROW + order)
         return unpack_row(order, row) if row else None
 
-    def scan(self, *, after: bytes, until: bytes) -> Iterator[Entry]:
-        """Entries with `after` < order key < `until`, in order, read as they are asked for."""
-        for order, row in self._rows_from(after + b"\0" if after else b""):
+    def scan(self, *, start: bytes, until: bytes) -> Iterator[tuple[bytes, Entry]]:
+        """Entries with `start` <= order key < `until`, in order, read as they are asked for."""
+        for order, row in self._rows_from(start):
             if order >= until:
                 return
             if row != _MARK:
-                yield unpack_row(order, row)
+                yield order, unpack_row(order, row)
 
     def first_after(self, order: bytes) -> bytes | None:
         """The smallest order key beyond this one."""
@@ -184,15 +186,11 @@ class Store:
         self._db.close()
 
     def _rows_from(self, order: bytes) -> Iterator[tuple[bytes, bytes]]:
-        iterator = self._db.iter()
-        iterator.seek(_ROW + order)
-        while iterator.valid():
-            key: Any = iterator.key()
+        rows: Iterator[tuple[Any, Any]] = self._db.items(from_key=_ROW + order)
+        for key, value in rows:
             if key >= _ROWS_END:
                 return
-            value: Any = iterator.value()
             yield key[1:], value
-            iterator.next()
 
     def _open(self) -> Rdict:
         try:
@@ -226,7 +224,8 @@ class Store:
         if packed is None:
             return
         meta = ormsgpack.unpackb(packed)
-        if meta["topic_id"] != self._topic_id or not 0 <= now - meta["in_step_ms"] <= max_age_ms:
+        ours = (meta["topic_id"], meta.get("format")) == (self._topic_id, _FORMAT)
+        if not ours or not 0 <= now - meta["in_step_ms"] <= max_age_ms:
             _log.info("local store %s is of another topic or too old: built anew", self._path)
             self.clear()
             return
@@ -236,6 +235,7 @@ class Store:
     def _meta(self) -> bytes:
         return ormsgpack.packb(
             {
+                "format": _FORMAT,
                 "topic_id": self._topic_id,
                 "position": self.position,
                 "rows": self.rows,

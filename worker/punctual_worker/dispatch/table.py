@@ -45,8 +45,8 @@ class Table(Protocol):
     def get(self, order: bytes) -> Entry | None:
         """One entry; None if there is none, or only a mark."""
 
-    def scan(self, *, after: bytes, until: bytes) -> Iterator[Entry]:
-        """Entries with `after` < order key < `until`, in order, read as they are asked for."""
+    def scan(self, *, start: bytes, until: bytes) -> Iterator[tuple[bytes, Entry]]:
+        """Entries with `start` <= order key < `until`, in order, read as they are asked for."""
 
     def first_after(self, order: bytes) -> bytes | None:
         """The smallest order key beyond this one."""

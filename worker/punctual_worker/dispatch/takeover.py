@@ -27,9 +27,9 @@ from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.group import log_record
 from punctual_worker.dispatch.partition import Partition
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.restoring import TakeOver
 from punctual_worker.dispatch.store import Store, StoreMemory, now_ms
-from punctual_worker.dispatch.timetable import Policy
 from punctual_worker.dispatch.writing import fence
 from punctual_worker.logs import kafka_logger
 

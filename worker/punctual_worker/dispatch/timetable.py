@@ -7,7 +7,6 @@ transaction fails, the outcome is thrown away and nothing has happened.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
@@ -15,39 +14,34 @@ from punctual_worker.contract import actions
 from punctual_worker.contract.actions import Verb
 from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch import entries, recurrence
+from punctual_worker.dispatch.ahead import ReadAhead
 from punctual_worker.dispatch.checkpoint import Checkpoint
-from punctual_worker.dispatch.entries import Entry, LogRecord
+from punctual_worker.dispatch.entries import Delivery, Entry, LogRecord
 from punctual_worker.dispatch.outcome import Outcome
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.table import Table
 from punctual_worker.dispatch.verdicts import Budget, Judge, Judgement, Verdict
 
 _MAX_BACKOFF_MS: Final = 60_000
 
 
-@dataclass(frozen=True)
-class Policy:
-    """What is fixed for a dispatcher's life."""
-
-    requests_topic: str
-    writer: str = ""
-    trace: bool = True
-    history: bool = False
-    attempts: int = 6
-    backoff_ms: int = 1_000
-    compaction_lag_ms: int = 24 * 60 * 60 * 1000
-    """`min.compaction.lag.ms` of the actions topic: how long the log keeps both copies of a
-    replayed action."""
-
-
 class PartitionTurn:
     """One turn: `take_in`, then `collect`, then `finish`. Made anew for each turn."""
 
     def __init__(
-        self, table: Table, checkpoint: Checkpoint, *, policy: Policy, judge: Judge, now_ms: int
+        self,
+        table: Table,
+        checkpoint: Checkpoint,
+        *,
+        ahead: ReadAhead,
+        policy: Policy,
+        judge: Judge,
+        now_ms: int,
     ) -> None:
         if now_ms < checkpoint.cursor_ms:
             raise ValueError("this clock is behind the cursor: wait, a turn now would fire early")
         self._table = table
+        self._ahead = ahead
         self._before = checkpoint
         self._policy = policy
         self._judge = judge
@@ -89,10 +83,11 @@ class PartitionTurn:
         destination on probation is tried alone.
         """
         until = actions.order_key(self._now_ms + 1, b"")
-        for entry in self._due(until):
+        for order, delivery in self._due(until):
             if budget.spent:
                 self._out.more = True
                 return
+            entry = delivery.entry
             verdict = self._judge(entry)
             if verdict.judgement is Judgement.PROBE:
                 if budget.delivered:
@@ -101,8 +96,8 @@ class PartitionTurn:
                 budget.closed = True
                 self._out.more = True
             budget.spend(entry)
-            self._cursor = entry.order
-            self._fire(entry, verdict)
+            self._cursor = order
+            self._fire(delivery, verdict)
 
     @property
     def delivered_at_once(self) -> int:
@@ -230,14 +225,16 @@ class PartitionTurn:
         if verdict.judgement is Judgement.PROBE:
             self._rearm(entry, due_ms=self._now_ms + 1, attempt=entry.plan.attempt)
         else:
-            self._fire(entry, verdict)
+            self._fire(self._policy.render(entry), verdict)
 
     # firing
 
-    def _fire(self, entry: Entry, verdict: Verdict) -> None:
+    def _fire(self, delivery: Delivery, verdict: Verdict) -> None:
+        entry = delivery.entry
         plan = entry.plan
-        if entry.order in self._out.changes.puts:
-            self._out.changes.puts[entry.order] = None
+        staged = self._out.changes.puts
+        if staged and entry.order in staged:
+            staged[entry.order] = None
         if plan.request_id:
             self._pending_ids[plan.request_id] = None
         self._out.fired += 1
@@ -251,11 +248,7 @@ class PartitionTurn:
                 return  # the next fire waits until this one is delivered or given up
         else:
             self._count("delivered")
-            self._out.deliveries.append(
-                entries.deliver(
-                    entry, requests_topic=self._policy.requests_topic, trace=self._policy.trace
-                )
-            )
+            self._out.deliveries.append(delivery)
             self._tell("Delivered", entry)
         if plan.cron:
             now_ms = self._unspread_ms(entry)
@@ -334,20 +327,23 @@ class PartitionTurn:
             return changes.puts[order] is not None
         return order > self._before.cursor and self._table.get(order) is not None
 
-    def _due(self, until: bytes) -> Iterator[Entry]:
+    def _due(self, until: bytes) -> Iterator[tuple[bytes, Delivery]]:
         """Due entries of the table and of this turn, in order, one by one."""
         changes = self._out.changes
+        if not changes.puts and not changes.removes:
+            return self._ahead.due(until)
         staged = sorted(
             (order, entry)
             for order, entry in changes.puts.items()
             if entry is not None and order < until
         )
+        rendered = ((order, self._policy.render(entry)) for order, entry in staged)
         known = (
-            (entry.order, entry)
-            for entry in self._table.scan(after=self._before.cursor, until=until)
-            if entry.order not in changes.removes and entry.order not in changes.puts
+            (order, delivery)
+            for order, delivery in self._ahead.due(until)
+            if order not in changes.removes and order not in changes.puts
         )
-        return (entry for _, entry in heapq.merge(staged, known, key=itemgetter(0)))
+        return heapq.merge(rendered, known, key=itemgetter(0))
 
     def _reject(self, entry: Entry, code: Code, sentence: str, event: str = "Rejected") -> None:
         self._count("rejection", code)

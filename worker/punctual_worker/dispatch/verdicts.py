@@ -46,5 +46,5 @@ class Budget:
     def spend(self, entry: Entry) -> None:
         """Make room for one delivery."""
         self.remaining -= 1
-        self.remaining_bytes -= len(entry.value or b"")
+        self.remaining_bytes -= len(entry.value) if entry.value else 0
         self.delivered += 1

@@ -7,7 +7,7 @@ to take its partitions over again.
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -59,8 +59,10 @@ class Work(NamedTuple):
 class Writer(Protocol):
     """How a turn gets into Kafka."""
 
-    def write(self, works: Sequence[Work], group: Any) -> None:
-        """Write all of it; on return it stands."""
+    def write(
+        self, works: Sequence[Work], group: Any, meanwhile: Callable[[], bool] | None = None
+    ) -> None:
+        """Write all of it; on return it stands. `meanwhile` is called while Kafka works."""
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -103,13 +105,13 @@ class _Records:
         """Hand everything but the checkpoints to the client; it is sent while we go on."""
         self._errors.clear()
         for partition, outcome, _ in works:
-            for delivery in outcome.deliveries:
-                plan = delivery.entry.plan
+            for entry, headers in outcome.deliveries:
+                plan = entry.plan
                 self._send(
                     plan.destination,
-                    delivery.entry.user_key,
-                    delivery.entry.value,
-                    delivery.headers,
+                    entry.user_key,
+                    entry.value,
+                    headers,
                     -1 if plan.partition is None else plan.partition,
                 )
             for rejection in outcome.rejections:
@@ -210,7 +212,9 @@ class ExactlyOnceWriter:
         self._caller = Caller()
         self._records = self._new_records(60)
 
-    def write(self, works: Sequence[Work], group: Any) -> None:
+    def write(
+        self, works: Sequence[Work], group: Any, meanwhile: Callable[[], bool] | None = None
+    ) -> None:
         """One transaction; see the module for what a failure means."""
         producer = self._records.producer
         try:
@@ -222,7 +226,7 @@ class ExactlyOnceWriter:
                 lambda: producer.send_offsets_to_transaction(offsets, group, self._timeout),
                 self._timeout,
             )
-            self._finish(producer.commit_transaction)
+            self._finish(producer.commit_transaction, meanwhile)
         except KafkaException as error:
             raise self._abort(works, error.args[0]) from error
         except HangingCallError as error:
@@ -245,8 +249,10 @@ class ExactlyOnceWriter:
             self._records = self._new_records(self._timeout)
         return failed.failure(works, cause)
 
-    def _finish(self, call: Any) -> None:
-        self._caller.call(lambda: _until_done(call, self._timeout), self._timeout)
+    def _finish(self, call: Any, meanwhile: Callable[[], bool] | None = None) -> None:
+        self._caller.call(
+            lambda: _until_done(call, self._timeout), self._timeout, meanwhile=meanwhile
+        )
 
     def _new_records(self, patience: float) -> _Records:
         records = _Records(
@@ -291,7 +297,9 @@ class AtLeastOnceWriter:
             rejections_compacted=rejections_compacted,
         )
 
-    def write(self, works: Sequence[Work], group: Any) -> None:
+    def write(
+        self, works: Sequence[Work], group: Any, meanwhile: Callable[[], bool] | None = None
+    ) -> None:
         """Write, wait, then commit the checkpoint. `group` is the consumer itself here."""
         try:
             self._records.produce(works)

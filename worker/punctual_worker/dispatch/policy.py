@@ -1,0 +1,25 @@
+"""What is fixed for a dispatcher's life. Pure."""
+
+from dataclasses import dataclass
+
+from punctual_worker.dispatch import entries
+from punctual_worker.dispatch.entries import Delivery, Entry
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a dispatcher decides and delivers."""
+
+    requests_topic: str
+    writer: str = ""
+    trace: bool = True
+    history: bool = False
+    attempts: int = 6
+    backoff_ms: int = 1_000
+    compaction_lag_ms: int = 24 * 60 * 60 * 1000
+    """`min.compaction.lag.ms` of the actions topic: how long the log keeps both copies of a
+    replayed action."""
+
+    def render(self, entry: Entry) -> Delivery:
+        """The entry as it is delivered."""
+        return entries.deliver(entry, requests_topic=self.requests_topic, trace=self.trace)
