@@ -43,6 +43,12 @@ def test_list_and_show_ask_the_console(console: ConsoleApi, orders: str) -> None
     paused = punctual("list", "--id", "command-", "--paused", **where)
     assert [line.split()[1] for line in paused.output.splitlines()] == ["paused"]
     assert "state    paused" in punctual("show", "command-0", **where).output
+    console.send("DELETE", "/schedule", id="command-0")
+    gone = eventually(
+        lambda: "Cancelled" in (told := punctual("show", "command-0", **where)).output and told, 30
+    )
+    assert gone.exit_code == 0
+    assert "state    not pending" in gone.output
     missing = punctual("show", "nothing-here", **where)
     assert (missing.exit_code, missing.output) == (
         2,

@@ -192,6 +192,12 @@ def test_rejections_and_history_are_shown(log: ActionLog, new_console: NewConsol
     )
     console = new_console()
     assert [each["event"] for each in console.get("/schedule", id="told")["story"]] == ["Scheduled"]
+    assert [each["event"] for each in console.get("/story", id="told")["events"]] == ["Scheduled"]
+    story = console.get("/story", id="bad")
+    assert story["rejections"] == console.get("/rejections", code="invalid-delay")["rejections"]
+    gone = console.ask("GET", "/schedule?id=bad")
+    assert gone.status == 404
+    assert "want a duration" in gone.text, "why it did not arrive"
     (rejection,) = console.get("/rejections", code="unknown-header")["rejections"]
     assert rejection["codes"] == ["invalid-delay", "unknown-header"]
     full = console.get(f"/rejections/{placed.partition}/{placed.offset}")

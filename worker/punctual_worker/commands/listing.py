@@ -131,7 +131,13 @@ def _complete_id(
 @_JSON_OPTION
 def show(settings: Settings, *, request_id: str, as_json: bool) -> None:
     """Show one schedule with its headers, payload and story."""
-    detail = ConsoleClient(settings).get("/schedule", id=request_id)
+    client = ConsoleClient(settings)
+    try:
+        detail = client.get("/schedule", id=request_id)
+    except PunctualError:
+        if not _tell_story(client, request_id, as_json=as_json):
+            raise
+        return
     if as_json:
         click.echo(json.dumps(detail, indent=2, ensure_ascii=False))
         return
@@ -156,7 +162,27 @@ def show(settings: Settings, *, request_id: str, as_json: bool) -> None:
         click.echo(
             f"header   {_printable(header['name'])}: {_printable(_payload(header['value']))}"
         )
-    for event in detail["story"]:
+    _print_events(detail["story"])
+
+
+def _tell_story(client: ConsoleClient, request_id: str, *, as_json: bool) -> bool:
+    """What became of one that does not wait any more; false if nothing is known."""
+    story = client.get("/story", id=request_id)
+    if not story["events"] and not story["rejections"]:
+        return False
+    if as_json:
+        click.echo(json.dumps(story, indent=2, ensure_ascii=False))
+        return True
+    click.echo(f"id       {_printable(request_id)}\nstate    not pending")
+    _print_events(story["events"])
+    for rejection in story["rejections"]:
+        codes, reason = ", ".join(rejection["codes"]), _printable(rejection["reason"])
+        click.echo(f"rejected {rejection['at']} {codes}: {reason}")
+    return True
+
+
+def _print_events(events: list[dict[str, Any]]) -> None:
+    for event in events:
         reason = f" {_printable(event['reason'])}" if event["reason"] else ""
         click.echo(f"story    {event['at']} {event['event']}{reason}")
 

@@ -39,6 +39,7 @@ Paused = Annotated[
     ),
 ]
 Id = Annotated[str | None, Query(min_length=1, max_length=255, description="Request id")]
+RequiredId = Annotated[str, Query(min_length=1, max_length=255, description="Request id")]
 Ref = Annotated[
     str | None,
     Query(
@@ -147,6 +148,12 @@ def read_routes(console: Console, overviews: Overviews) -> APIRouter:
         """One schedule with its headers, payload and story, by `id` or by `ref`."""
         console.require_view()
         return shapes.detail(console, console.find(request_id=id, ref=ref))
+
+    @api.get("/story", tags=["schedules"])
+    def tell_story(id: RequiredId) -> models.Story:
+        """What happened under an id, also when nothing waits under it any more."""
+        console.require_view()
+        return shapes.story(console, id)
 
     @api.get("/rejections", tags=["rejections"])
     def list_rejections(

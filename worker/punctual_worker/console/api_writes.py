@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from punctual_worker.console import models, shapes
 from punctual_worker.console.api import PROBLEMS
+from punctual_worker.console.api import RequiredId as RequestId
 from punctual_worker.console.bulk import BulkError, Job
 from punctual_worker.console.service import (
     ConflictError,
@@ -34,7 +35,6 @@ _WRITE: dict[int | str, dict[str, Any]] = {
 Wait = Annotated[
     float, Query(ge=0, le=30, description="Most seconds to wait until the effect is seen")
 ]
-RequestId = Annotated[str, Query(min_length=1, max_length=255, description="Request id")]
 
 
 def write_routes(console: Console) -> APIRouter:

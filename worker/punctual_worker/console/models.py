@@ -120,6 +120,16 @@ class ScheduleDetail(Model):
     """What else stands under this id at the moment: a replacement on its way."""
 
 
+class Story(Model):
+    """What happened under an id, also when nothing waits any more."""
+
+    id: str
+    events: list[Event]
+    """Oldest first; none where the app keeps no history."""
+    rejections: list["Rejection"]
+    """Newest first."""
+
+
 class HeaderBody(Model):
     """A header to be sent."""
 

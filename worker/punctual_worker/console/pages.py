@@ -89,14 +89,14 @@ def add_pages(app: FastAPI, console: Console, overviews: Overviews, policy: Poli
         try:
             found = console.find(request_id=None if ref else request_id, ref=ref)
         except NotFoundError as error:
-            story = console.stories.events(request_id) if request_id else []
+            story = shapes.story(console, request_id) if request_id else None
             return renderer.page(
                 request,
                 "gone.html",
                 status=404,
                 id=request_id,
                 detail=str(error),
-                story=[shapes.event(event) for event in story],
+                story=story,
             )
         return renderer.page(request, "schedule.html", **forms.shown(console, found))
 

@@ -43,6 +43,7 @@ CREATE TABLE rejections (
   reason TEXT NOT NULL, source TEXT NOT NULL, destination TEXT NOT NULL, size INTEGER
 );
 CREATE INDEX rejections_at ON rejections (at, number);
+CREATE INDEX rejections_id ON rejections (id, at);
 CREATE INDEX rejections_source ON rejections (source);
 CREATE TABLE events (
   number INTEGER PRIMARY KEY, id TEXT NOT NULL, at INTEGER NOT NULL, event TEXT NOT NULL,

@@ -71,6 +71,15 @@ def detail(console: Console, found: Found) -> models.ScheduleDetail:
     )
 
 
+def story(console: Console, request_id: str) -> models.Story:
+    """What happened under an id."""
+    return models.Story(
+        id=request_id,
+        events=[event(known) for known in console.stories.events(request_id)],
+        rejections=[rejection(known) for known in console.stories.rejections_of(request_id)],
+    )
+
+
 def event(row: EventRow) -> models.Event:
     """An event of the story."""
     content = stories.event_content(row)

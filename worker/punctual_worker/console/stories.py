@@ -68,6 +68,16 @@ class Stories:
             ).fetchone()
         return None if found is None else _rejection(found)
 
+    def rejections_of(self, request_id: str, limit: int = 20) -> list[RejectionRow]:
+        """The latest rejections of an id, newest first."""
+        with self._reader.reading() as database:
+            found = database.execute(
+                f"SELECT {_COLUMNS} FROM rejections WHERE id = ?"  # noqa: S608 our own words
+                " ORDER BY at DESC, number DESC LIMIT ?",
+                (request_id, limit),
+            ).fetchall()
+        return [_rejection(row) for row in found]
+
     def rejections_by_code(self) -> list[tuple[str, int]]:
         """How many kept rejections there are of each code, most first."""
         with self._reader.reading() as database:
