@@ -52,7 +52,12 @@ class Verb(StrEnum):
     @property
     def delivers(self) -> bool:
         """Whether it asks for a delivery; if not, the record is about that of another."""
-        return self in (Verb.ADD, Verb.REPLACE)
+        return self in _DELIVERING
+
+
+_DELIVERING: Final = frozenset({Verb.ADD, Verb.REPLACE})
+VERBS: Final = {verb.value: verb for verb in Verb}
+"""By what stands in a plan."""
 
 
 class Plan(NamedTuple):
@@ -170,7 +175,7 @@ def decode_plan(raw: bytes) -> Plan:
         if version != PLAN_VERSION:
             raise InvalidPlanError(f"plan version {version!r}, want {PLAN_VERSION!r}")
         return Plan(
-            verb=Verb(verb),
+            verb=VERBS[verb],
             due_ms=int(due) if due else 0,
             destination=destination,
             request_id=request_id,
@@ -184,7 +189,7 @@ def decode_plan(raw: bytes) -> Plan:
             cron=cron,
             timezone=timezone,
         )
-    except ValueError as error:
+    except (ValueError, KeyError) as error:
         raise InvalidPlanError(f"not a plan: {raw[:200]!r}") from error
 
 

@@ -4,14 +4,12 @@ import json
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import ormsgpack
 
 from punctual_worker.contract import actions, headers, times
 from punctual_worker.contract.codes import Code
-
-_VERBS: Final = {verb.value: verb for verb in actions.Verb}
 
 
 class LogRecord(NamedTuple):
@@ -88,7 +86,7 @@ def pack_row(entry: Entry) -> bytes:
 def unpack_row(order: bytes, row: bytes) -> Entry:
     """Undo `pack_row`."""
     plan, user_key, value, flat = ormsgpack.unpackb(row)
-    plan[0] = _VERBS[plan[0]]
+    plan[0] = actions.VERBS[plan[0]]
     parts = iter(flat)
     return Entry(
         order[actions.ORDER_BYTES :],

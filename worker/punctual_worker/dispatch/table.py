@@ -23,8 +23,9 @@ class Changes:
 
     def put(self, entry: Entry) -> None:
         """Stage an entry."""
-        self.removes.pop(entry.order, None)
-        self.puts[entry.order] = entry
+        order = entry.order
+        self.removes.pop(order, None)
+        self.puts[order] = entry
 
     def remove(self, order: bytes, request_id: str) -> None:
         """Stage a removal."""
