@@ -146,9 +146,9 @@ def test_the_accounts_own_token_is_refused_what_it_must_not_do(
     assert own.list("deployments") == []
     with pytest.raises(KubectlError, match='cannot list resource "secrets"'):
         own.list("secrets")
-    with pytest.raises(KubectlError, match="(?i)forbidden"):
+    with pytest.raises(KubectlError, match=r"(?i)forbidden"):
         own("create", "rolebinding", "more", "--clusterrole=admin", "--user=me")
-    with pytest.raises(KubectlError, match="(?i)forbidden"):
+    with pytest.raises(KubectlError, match=r"(?i)forbidden"):
         own("auth", "can-i", "get", "secrets", "--as=admin")
 
 

@@ -1,11 +1,13 @@
 """The chart's values: closed by a schema, all of them documented, all of them used."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
+from punctual_operator.settings import OperatorSettings
 from support.kubernetes.helm import CHART, Helm, HelmError
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
@@ -44,6 +46,20 @@ def test_the_schema_is_closed_and_lists_exactly_the_values_there_are() -> None:
                 compare(schema["properties"][name], value, f"{path}.{name}")
 
     compare(SCHEMA, VALUES, "values")
+
+
+def test_the_schema_has_the_bounds_of_the_operators_settings() -> None:
+    settings = OperatorSettings.model_json_schema()["properties"]
+    bounds = ("minimum", "maximum", "enum")
+    for name, schema in SCHEMA["properties"]["operator"]["properties"].items():
+        setting = settings[re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)]
+        assert {bound: sorted_if_list(schema.get(bound)) for bound in bounds} == {
+            bound: sorted_if_list(setting.get(bound)) for bound in bounds
+        }, name
+
+
+def sorted_if_list(value: Any) -> Any:
+    return sorted(value) if isinstance(value, list) else value
 
 
 def test_every_value_is_used_by_a_template() -> None:
