@@ -157,11 +157,13 @@ class Queries:
                     (start, step, start // HOUR_MS, end // HOUR_MS, *values),
                 )
             else:
-                question = searching.conditions(window, numbers, searching.BY_DUE)
-                moment = "wanted" if window.by_wanted else "due"
+                index, moment = searching.BY_DUE, "due"
+                if window.by_wanted:
+                    index, moment = searching.BY_PAUSED, "wanted"
+                question = searching.conditions(window, numbers, index)
                 found = database.execute(
                     f"SELECT ({moment} - ?) / ?, COUNT(*) FROM pending"  # noqa: S608 our own words
-                    f" WHERE {question} GROUP BY 1",
+                    f" {searching.hint(index)} WHERE {question} GROUP BY 1",
                     (start, step, *question.values),
                 )
             heights = dict(found)
@@ -232,9 +234,10 @@ def _count_between(
     database: sqlite3.Connection, start: int, end: int, numbers: list[int] | None
 ) -> int:
     where, values = searching.in_numbers(numbers)
-    index = "INDEXED BY pending_destination" if numbers is not None else ""
+    index = searching.BY_DUE if numbers is None else searching.BY_DESTINATION
+    hint = searching.hint(index)
     (number,) = database.execute(
-        f"SELECT COUNT(*) FROM pending {index} WHERE due >= ? AND due < ? {where}",  # noqa: S608
+        f"SELECT COUNT(*) FROM pending {hint} WHERE due >= ? AND due < ? {where}",  # noqa: S608
         (start, end, *values),
     ).fetchone()
     return int(number)

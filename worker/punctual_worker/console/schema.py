@@ -18,6 +18,7 @@ HOUR_MS: Final = 3_600_000
 OFFSET_BITS: Final = 44
 """Rows of the append-only logs are numbered partition << 44 | offset."""
 _BUSY_SECONDS: Final = 10.0
+_WAL_KEPT_BYTES: Final = 256_000_000
 _log = logging.getLogger(__name__)
 
 _PENDING_COLUMNS: Final = """
@@ -107,6 +108,7 @@ def connect(path: Path, *, read_only: bool = False, cache_mb: int = 64) -> sqlit
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA temp_store = FILE")
     database.execute("PRAGMA wal_autocheckpoint = 32768")
+    database.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
     database.execute(f"PRAGMA cache_size = -{cache_mb * 1024}")
     if read_only:
         database.execute("PRAGMA query_only = ON")
@@ -120,11 +122,17 @@ def is_arriving(database: sqlite3.Connection) -> bool:
 
 
 def arrange(database: sqlite3.Connection) -> None:
-    """After the first reading: make everything that searches go by; all or nothing.
+    """After the first reading, in one transaction: sort what has arrived, and count it."""
+    for statement in _ARRANGE:
+        database.execute(statement)
 
-    From then on it is kept up to date. The indexes come last, into the room of what is dropped.
+
+def make_indexes(database: sqlite3.Connection) -> None:
+    """What searches go by, where it is missing; it takes the room of what `arrange` has dropped.
+
+    One by one, so that the write-ahead log holds no more than the largest of them.
     """
-    for statement in (*_ARRANGE, *_INDEXES):
+    for statement in _INDEXES:
         database.execute(statement)
 
 

@@ -158,7 +158,7 @@ def places(
         where.append(f"({', '.join(columns)}) {sign} ({', '.join('?' * len(after))})")
         values.extend(after)
     return (
-        f"SELECT due, action_key FROM pending {_hint(index)}"  # noqa: S608 our own words
+        f"SELECT due, action_key FROM pending {hint(index)}"  # noqa: S608 our own words
         f" WHERE {' AND '.join(where)} ORDER BY {in_direction(columns, order)} LIMIT ?"
     ), values
 
@@ -172,12 +172,13 @@ def in_direction(columns: tuple[str, ...], order: Order, table: str = "") -> str
 def counted(database: sqlite3.Connection, index: str, question: Question, cap: int = -1) -> int:
     """How many there are, counted up to a cap; -1 for none."""
     (number,) = database.execute(
-        f"SELECT COUNT(*) FROM (SELECT 1 FROM pending {_hint(index)}"  # noqa: S608 our words
+        f"SELECT COUNT(*) FROM (SELECT 1 FROM pending {hint(index)}"  # noqa: S608 our words
         f" WHERE {question} LIMIT ?)",
         (*question.values, cap),
     ).fetchone()
     return int(number)
 
 
-def _hint(index: str) -> str:
+def hint(index: str) -> str:
+    """Makes SQLite go by an index."""
     return f"INDEXED BY {index}" if index else ""

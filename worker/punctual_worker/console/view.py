@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from punctual_worker.console.rows import EventRow, PendingRow, RejectionRow, Removal
-from punctual_worker.console.schema import OFFSET_BITS, arrange, connect, is_arriving
+from punctual_worker.console.schema import OFFSET_BITS, arrange, connect, is_arriving, make_indexes
 
 TopicPartition = tuple[str, int]
 _PUT: Final = """
@@ -92,11 +92,12 @@ class View:
             )
 
     def make_searchable(self) -> None:
-        """The first reading is over: arrange what has arrived, unless that was done before."""
+        """The log's end was reached: arrange what has arrived, unless that was done before."""
         if self._arriving:
             with self._transaction():
                 arrange(self._database)
             self._arriving = False
+        make_indexes(self._database)
 
     def hide_fired(self, partition: int, *, position: int, cursor: tuple[int, str]) -> int:
         """Remove what the dispatcher's checkpoint says has fired; how many that were."""
