@@ -142,14 +142,10 @@ def _preview(renderer: "Renderer", request: Request, form: Form) -> Response:
     }
     again["null_value"] = "null-value" in form.fields
     again["paused"] = "paused" in form.fields
-    fires, fault = [], ""
+    cron, zone, now = form.text("cron"), form.text("timezone"), renderer.console.now_ms()
+    fires, fault = [], "" if cron else "No cron expression is given."
     try:
-        fires = fires_of(
-            form.text("cron"),
-            form.text("timezone"),
-            after_ms=renderer.console.now_ms(),
-            number=_PREVIEWED,
-        )
+        fires = fires_of(cron, zone, after_ms=now, number=_PREVIEWED) if cron else []
     except InvalidError as error:
         fault = str(error)
     return renderer.page(
