@@ -35,6 +35,9 @@ _RESTORING_WAIT_SECONDS: Final = 0.01
 _GATHER_MS: Final = 8
 """What comes in so shortly before something is due shares its transaction: two would be later."""
 _TURN_MAX_BYTES: Final = 32 * 1024 * 1024
+_FIRST_BATCH: Final = 500
+"""Most deliveries in the first transaction of a burst: nobody sees any of them before its end."""
+_BATCH_GROWTH: Final = 5
 _SWEEP_ROWS: Final = 2_000
 _SWEEP_EVERY_MS: Final = 1_000
 _SWEEP_MARGIN_MS: Final = 50
@@ -99,6 +102,7 @@ class Loop:
         self._unservable: dict[int, str] = {}
         self._readiness = (False, "starting")
         self._more = False
+        self._batch = _FIRST_BATCH
         self._making_ready = False
         self._retry_at = 0.0
         self._retry_pause = _RETRY_SECONDS[0]
@@ -193,9 +197,10 @@ class Loop:
 
     def _turn(self) -> None:
         now = now_ms()
+        self._batch = self._batch * _BATCH_GROWTH if self._more else _FIRST_BATCH
         self._more = False
         turns = self._begin(now)
-        budget = Budget(self._parts.turn_max_records, _TURN_MAX_BYTES)
+        budget = Budget(min(self._batch, self._parts.turn_max_records), _TURN_MAX_BYTES)
         budget.delivered = sum(turn.delivered_at_once for turn in turns.values())
         for turn in turns.values():
             turn.collect(budget)
