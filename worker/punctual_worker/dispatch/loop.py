@@ -292,7 +292,8 @@ class Loop:
 
     def _make_ready(self) -> bool:
         """Make some more of what is due soon ready; whether there was any."""
-        until = actions.order_key(now_ms() + _AHEAD_MS, b"")
+        # by whole seconds, so that tables are not asked again in every step
+        until = actions.order_key((now_ms() + _AHEAD_MS) // 1_000 * 1_000, b"")
         share = max(len(self._owned), 1)
         return any(
             len(owned.partition.ahead) < _AHEAD_MOST // share
