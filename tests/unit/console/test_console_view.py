@@ -2,6 +2,7 @@
 
 import random
 import sqlite3
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -223,6 +224,28 @@ def test_the_first_reading_is_arranged_at_its_end_and_the_last_word_counts(path:
     put(again, row(3, "0/0/3", "c"))
     again.make_searchable()
     assert queries.count(Filters(paused=False)).number == 3
+    again.close()
+
+
+def test_arranging_can_be_interrupted_and_is_done_next_time(path: Path) -> None:
+    first = View(path)
+    put(first, *(row(number, f"0/0/{number}", f"id-{number}") for number in range(100_000)))
+    stop = threading.Event()
+
+    def interrupt() -> None:
+        while not stop.wait(0.001):
+            first.interrupt()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(sqlite3.OperationalError, match="interrupted"):
+        first.make_searchable()
+    stop.set()
+    thread.join()
+    first.close()
+    again = View(path)
+    again.make_searchable()
+    assert Queries(Reader(path)).count(Filters()).number == 100_000
     again.close()
 
 

@@ -35,6 +35,7 @@ _BATCH_ROWS: Final = (100, 20_000)
 _WAIT_SECONDS: Final = 0.1
 _RETRY_SECONDS: Final = (0.5, 5.0)
 _TRIM_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 1.0
 _SILENT_SECONDS: Final = 5.0
 _UNTRUSTED: Final = {
     KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 confluent-kafka's public constants begin so
@@ -86,6 +87,7 @@ class Follower:
     _applied: dict[int, Checkpoint] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _view: View | None = None
     _complete: bool = False
     _trouble: str = "starting"
     _average_bytes: float = 1_000.0
@@ -98,10 +100,15 @@ class Follower:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop and let go of the files."""
+        """Stop and let go of the files. To arrange millions of rows would be too long a wait."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._thread is None:
+            return
+        self._thread.join(_STOP_SECONDS)
+        while self._thread.is_alive():
+            if (view := self._view) is not None:
+                view.interrupt()
+            self._thread.join(_STOP_SECONDS)
 
     @property
     def alive(self) -> bool:
@@ -135,6 +142,8 @@ class Follower:
                 _log.warning("the view is read again from the log: %s", error)
                 schema.discard(self.logs.database)
             except sqlite3.DatabaseError as error:
+                if self._stop.is_set():  # interrupted
+                    return
                 _log.warning("the view's database is thrown away: %s", error)
                 schema.discard(self.logs.database)
                 self._trouble = "the local database was damaged and is made again"
@@ -153,7 +162,7 @@ class Follower:
             max_age_ms=place.copy_max_age_ms,
         )
         self._complete = False
-        view = View(self.logs.database)
+        self._view = view = View(self.logs.database)
         self.reader.renew()
         consumer = self.logs.consumer()
         self.checkpoints.start(place.partitions[self.logs.actions])

@@ -61,6 +61,11 @@ class View:
         """Let go of the file."""
         self._database.close()
 
+    def interrupt(self) -> None:
+        """From another thread: end what is being done, as if it had not been begun."""
+        with contextlib.suppress(sqlite3.ProgrammingError):  # closed meanwhile
+            self._database.interrupt()
+
     def positions(self) -> dict[TopicPartition, int]:
         """Where to read on."""
         found = self._database.execute("SELECT topic, partition, position FROM positions")
