@@ -3,11 +3,13 @@
 What was pending there is moved over; producers go on as before; consumers get what they know.
 """
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from punctual_worker.local.broker import EmbeddedBroker
@@ -222,13 +224,34 @@ def test_lag_is_told_for_each_topic(scheduler: RunningScheduler, old: Old) -> No
     eventually(told, 30, scheduler.intake.log)
 
 
+def test_the_audit_accounts_for_them(scheduler: RunningScheduler, old: Old, tmp_path: Path) -> None:
+    (sent,) = old.send(
+        old.json, dialects.kms_json(b"audited", b"", time_ms=1, topic=old.out, key=b"audited")
+    )
+    scheduler.wait_until_decided(sent)
+    delivered(scheduler, old, b"audited")
+
+    def report() -> dict[str, Any]:
+        done = run_punctual(
+            *("job", "audit", "--json", "--app-id", scheduler.topics.app_id),
+            *("--bootstrap-servers", scheduler.bootstrap_servers),
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return dict(json.loads(done.stdout))
+
+    found = report()
+    assert found["problems"] == {}
+    assert found["fates"]["fired, delivery not traced"] >= 1
+
+
 def run_punctual(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "punctual_worker.cli", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

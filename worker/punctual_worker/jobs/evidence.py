@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
-from punctual_worker.contract.actions import NATIVE_SOURCE, PLAN_FIELDS
+from punctual_worker.contract.actions import BARE, NATIVE_SOURCE, PLAN_FIELDS
 from punctual_worker.dispatch.restoring import TOMBSTONE_DUE
 
 COORDINATES: Final = ("tag", "partition", "offset")
@@ -60,6 +60,7 @@ def action_facts(records: DataFrame) -> DataFrame:
         sf.when(is_record, field["destination"]).alias("destination"),
         sf.when(is_record, field["request_id"]).alias("id"),
         sf.when(is_record, field["cron"]).alias("cron"),
+        sf.when(is_record, field["flags"].contains(BARE)).alias("bare"),
         sf.when(sf.col("value").isNull(), _text(header, TOMBSTONE_DUE).try_cast("bigint"))
         .otherwise(sf.coalesce(number["scheduled_for_ms"], number["due_ms"]))
         .alias("wanted_ms"),

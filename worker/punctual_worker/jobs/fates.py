@@ -218,6 +218,7 @@ def _fate(known: Knowledge) -> Column:
         (_told("Cancelled"), Fate.CANCELLED),
         (_told("Replaced"), Fate.REPLACED),
         (_told("Unchanged"), Fate.UNCHANGED),
+        (_told("Delivered") & _untraced(known), Fate.UNTRACED),
         (_told("Delivered"), Fate.DELIVERED_GONE),
         (sf.col("on_its_way"), Fate.IN_FLIGHT),
         (~sf.col("has_action") & _forgotten(known, steers), Fate.UNPROVABLE),
@@ -257,7 +258,7 @@ def _derived(known: Knowledge) -> list[tuple[Column, Fate]]:
         (silent & in_time & ~by_cancel, Fate.REPLACED),
         (silent & (repeats | sf.col("remover").isNotNull()), Fate.UNPROVABLE),
         (silent & gone, Fate.UNPROVABLE),
-        (silent & sf.lit(not known.traced) & fired, Fate.UNTRACED),
+        (silent & _untraced(known) & fired, Fate.UNTRACED),
         (silent & sf.col("log_offset").isNull(), Fate.UNPROVABLE),
     ]
 
@@ -278,6 +279,12 @@ def _history_covers(known: Knowledge) -> Column:
         return sf.lit(False)
     since = sf.coalesce("requested_ms", "logged_ms")
     return sf.coalesce(since >= known.history_since_ms, sf.lit(False))
+
+
+def _untraced(known: Knowledge) -> Column:
+    """Whether what is delivered does not say which request it comes from: by setting, or because
+    the request came in another system's dialect."""
+    return sf.lit(not known.traced) | sf.coalesce("bare", sf.lit(False))
 
 
 def _told(event: str) -> Column:
