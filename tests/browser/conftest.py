@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from punctual_worker.console import forms
 from punctual_worker.console.main import running
 from punctual_worker.local.broker import EmbeddedBroker
 from punctual_worker.settings import Settings
@@ -49,7 +50,8 @@ def console(
             f"dispatcher=http://127.0.0.1:{scheduler.dispatcher._port}",
         ),
     )
-    with running(settings) as url:
+    with pytest.MonkeyPatch.context() as patch, running(settings) as url:
+        patch.setattr(forms, "_WAIT_SECONDS", 60.0)  # a busy machine is not what is tested here
         api = ConsoleApi(url)
         api.wait_ready()
         yield api

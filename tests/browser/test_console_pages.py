@@ -39,7 +39,7 @@ def press(page: Chrome, name: str) -> None:
     ]
     old = find(page, "html")
     button.click()
-    eventually(lambda: find(page, "html") != old, 30, f"the page after {name}")
+    eventually(lambda: find(page, "html") != old, 90, f"the page after {name}")
 
 
 def outcome(page: Chrome) -> str:
