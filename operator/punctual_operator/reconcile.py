@@ -35,7 +35,7 @@ from punctual_operator.errors import ConflictError, InvalidSpecError, NotFoundEr
 from punctual_operator.known import KnownSchedulers
 from punctual_operator.plan.events import build_event, event_of
 from punctual_operator.plan.figures import LatenessWindow, Sample, build_figures
-from punctual_operator.plan.pods import describe_troubles, is_ready
+from punctual_operator.plan.pods import describe_unready, is_ready
 from punctual_operator.plan.readiness import Facts, PartFacts, decide_conditions
 from punctual_operator.plan.status import Findings, build_status, is_worth_writing
 from punctual_operator.resources.children import build_children
@@ -205,7 +205,7 @@ class Reconciler:
                 part: PartFacts(
                     wanted=wanted[part],
                     deployment=_deployment(children, scheduler, part),
-                    troubles=describe_troubles(pods.by_part[part], pods.reasons),
+                    unready=describe_unready(pods.by_part[part], pods.reasons, now=time.time()),
                 )
                 for part in PARTS
             },

@@ -53,6 +53,7 @@ SASL = {"mechanism": "ScramSha512", "credentialsSecretRef": {"name": "kafka-user
         {"intake": {"resources": {"requests": {"cpu": 1, "memory": "1.5Gi"}}}},
         {"console": {"access": "ReadWrite", "tokenSecretRef": {"name": "console"}}},
         {"destinations": ["orders-*", "reminders"], "horizonDays": 400},
+        {"intake": {"sources": [{"topic": "old.schedules", "dialect": "KmsAvro"}]}},
         {
             "intake": {"executors": {"instances": 2, "cores": 1, "image": "spark:4.2.0"}},
             "podTemplate": {"serviceAccountName": "spark"},
@@ -108,6 +109,8 @@ def test_what_makes_sense_is_accepted_and_nothing_of_it_is_dropped(
         ({"dispatchers": {"replicas": -1}}, "greater than or equal to 0"),
         ({"dispatchers": {"storage": {"size": "many"}}}, "should match"),
         ({"intake": {"resources": {"limits": {"cpu": "lots of"}}}}, "should match"),
+        ({"intake": {"sources": [{"topic": "a b", "dialect": "Native"}]}}, "should match"),
+        ({"intake": {"sources": [{"topic": "a", "dialect": "etf1"}]}}, "Unsupported value"),
         ({"intake": {"sparkProperties": {"master": "x"}}}, "must have names that begin with"),
         ({"intake": {"sparkProperties": {"spark.master": "x"}}}, "must not set `spark.master`"),
         (

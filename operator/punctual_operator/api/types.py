@@ -127,11 +127,19 @@ class Executors(_Model):
     image: str
 
 
+class Source(_Model):
+    """A topic with requests in another system's format."""
+
+    topic: str
+    dialect: Literal["Native", "KafkaMessageScheduler", "KmsJson", "KmsAvro", "Karafka"]
+
+
 class Intake(_Model):
     """Takes requests in."""
 
     mode: Literal["RealTime", "MicroBatch"] = "RealTime"
     batch_seconds: int = 300
+    sources: tuple[Source, ...] = ()
     resources: Resources = Resources()
     spark_properties: dict[str, str] = {}
     executors: Executors | None = None

@@ -1,9 +1,13 @@
 """Why a pod does not serve, in words that stay the same while the reason does."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 _TEXT_LIMIT: Final = 300
+_PATIENCE_SECONDS: Final = 120.0
+"""A worker that has not been ready for this long is not just starting."""
 _SELF_EXPLAINING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 _TIMED: Final = frozenset({"CrashLoopBackOff", "ImagePullBackOff"})
 """Their message tells how long the pause is, which changes all the time."""
@@ -17,16 +21,41 @@ def is_ready(pod: Mapping[str, Any]) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def describe_troubles(pods: Iterable[Mapping[str, Any]], told: Mapping[str, str]) -> list[str]:
+@dataclass(frozen=True)
+class Unready:
+    """Why pods of a part do not serve."""
+
+    troubles: tuple[str, ...] = ()
+    """What needs a person."""
+    hints: tuple[str, ...] = ()
+    """What goes on; nobody need care yet."""
+
+
+def describe_unready(
+    pods: Iterable[Mapping[str, Any]], told: Mapping[str, str], *, now: float
+) -> Unready:
     """A phrase for each pod that does not serve; `told` is what their `/readyz` said."""
-    troubles = []
+    troubles: list[str] = []
+    hints: list[str] = []
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
         if is_ready(pod) or "deletionTimestamp" in pod["metadata"]:
             continue
         name = pod["metadata"]["name"]
-        if words := _trouble(pod) or told.get(name):
+        if words := _trouble(pod):
             troubles.append(f"pod {name}: {words[:_TEXT_LIMIT]}")
-    return troubles
+        elif words := told.get(name):
+            is_late = now - _unready_since(pod, default=now) > _PATIENCE_SECONDS
+            (troubles if is_late else hints).append(f"pod {name}: {words[:_TEXT_LIMIT]}")
+    return Unready(tuple(troubles), tuple(hints))
+
+
+def _unready_since(pod: Mapping[str, Any], *, default: float) -> float:
+    since = [
+        datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
+        for condition in pod.get("status", {}).get("conditions", ())
+        if condition["type"] == "Ready" and condition.get("lastTransitionTime")
+    ]
+    return since[0] if since else default
 
 
 def _trouble(pod: Mapping[str, Any]) -> str | None:

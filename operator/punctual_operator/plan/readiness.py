@@ -1,6 +1,6 @@
 """From what was seen to the conditions of a Scheduler."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from punctual_operator.api.names import PAUSED as PAUSED_ANNOTATION
 from punctual_operator.api.names import PartName
 from punctual_operator.errors import OperatorError
 from punctual_operator.plan.figures import Sample
+from punctual_operator.plan.pods import Unready
 
 _CONDITION_OF: Final[dict[PartName, str]] = {
     "intake": INTAKE_READY,
@@ -32,7 +33,7 @@ class PartFacts:
     wanted: int | None
     """Pods; None where the part is switched off."""
     deployment: Mapping[str, Any] | None = None
-    troubles: Sequence[str] = ()
+    unready: Unready = field(default_factory=Unready)
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,11 @@ def _judge_part(part: PartName, facts: PartFacts) -> Condition:
     ready, updated = ready_pods(facts.deployment), int(status.get("updatedReplicas", 0))
     if ready < facts.wanted:
         found = f"{ready} of {facts.wanted} pods are ready"
-        text = "; ".join([found, *facts.troubles])
-        return Condition(
-            kind, "False", "PodsNotReady" if facts.troubles else "Starting", f"{text}."
-        )
+        text = "; ".join([found, *facts.unready.troubles, *facts.unready.hints])
+        reason = "PodsNotReady" if facts.unready.troubles else "Starting"
+        return Condition(kind, "False", reason, f"{text}.")
     if not seen or updated < facts.wanted or int(status.get("replicas", 0)) > facts.wanted:
-        text = "; ".join(["Pods are being replaced", *facts.troubles])
+        text = "; ".join(["Pods are being replaced", *facts.unready.troubles])
         return Condition(kind, "True", "RollingOut", f"{text}.")
     return Condition(kind, "True", "Available", "All pods are ready.")
 

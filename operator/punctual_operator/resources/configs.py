@@ -12,6 +12,13 @@ from punctual_operator.api.types import Scheduler
 from punctual_operator.resources.secrets import open_properties
 
 CONFIG_FILE = "config.yaml"
+_DIALECTS = {
+    "Native": "native",
+    "KafkaMessageScheduler": "kafka-message-scheduler",
+    "KmsJson": "kms-json",
+    "KmsAvro": "kms-avro",
+    "Karafka": "karafka",
+}
 
 
 def part_settings(scheduler: Scheduler, part: PartName) -> dict[str, Any]:
@@ -51,6 +58,8 @@ def _intake_settings(scheduler: Scheduler) -> dict[str, Any]:
     }
     if spec.destinations:
         settings["destinations"] = list(spec.destinations)
+    if spec.intake.sources:
+        settings["sources"] = {one.topic: _DIALECTS[one.dialect] for one in spec.intake.sources}
     spark = _executor_properties(scheduler) | spec.intake.spark_properties
     if spark:
         settings["spark"] = spark
