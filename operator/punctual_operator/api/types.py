@@ -134,19 +134,11 @@ class Source(_Model):
     dialect: Literal["Native", "KafkaMessageScheduler", "KmsJson", "KmsAvro", "Karafka"]
 
 
-class Source(_Model):
-    """A further topic to take requests from."""
-
-    topic: str
-    dialect: Literal["Native", "KafkaMessageScheduler", "KmsJson", "KmsAvro", "Karafka"]
-
-
 class Intake(_Model):
     """Takes requests in."""
 
     mode: Literal["RealTime", "MicroBatch"] = "RealTime"
     batch_seconds: int = 300
-    sources: tuple[Source, ...] = ()
     sources: tuple[Source, ...] = ()
     resources: Resources = Resources()
     spark_properties: dict[str, str] = {}

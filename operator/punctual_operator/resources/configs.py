@@ -3,23 +3,15 @@
 Each part's file has what concerns it and nothing else, so that a change rolls only what it touches.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import yaml
-from punctual_worker.contract.dialects import Dialect
 
 from punctual_operator.api.names import HTTP_PORT, PartName, part_name
 from punctual_operator.api.types import Scheduler
 from punctual_operator.resources.secrets import open_properties
 
-CONFIG_FILE: Final = "config.yaml"
-_DIALECTS: Final = {
-    "Native": Dialect.NATIVE,
-    "KafkaMessageScheduler": Dialect.MESSAGE_SCHEDULER,
-    "KmsJson": Dialect.KMS_JSON,
-    "KmsAvro": Dialect.KMS_AVRO,
-    "Karafka": Dialect.KARAFKA,
-}
+CONFIG_FILE = "config.yaml"
 _DIALECTS = {
     "Native": "native",
     "KafkaMessageScheduler": "kafka-message-scheduler",
@@ -68,10 +60,6 @@ def _intake_settings(scheduler: Scheduler) -> dict[str, Any]:
         settings["destinations"] = list(spec.destinations)
     if spec.intake.sources:
         settings["sources"] = {one.topic: _DIALECTS[one.dialect] for one in spec.intake.sources}
-    if spec.intake.sources:
-        settings["sources"] = {
-            source.topic: _DIALECTS[source.dialect].value for source in spec.intake.sources
-        }
     spark = _executor_properties(scheduler) | spec.intake.spark_properties
     if spark:
         settings["spark"] = spark
