@@ -85,10 +85,19 @@ def test_a_request_is_produced_as_asked_and_where_it_went_is_told(
         "partition": record.partition,
         "offset": record.offset + 1,
     }
+    recurring = ("--cron", "0 9 * * *", "--timezone", "Europe/Berlin", "--misfire", "all")
+    again = run("schedule", "--to", "t", *recurring, "--key", "c", "v")
+    assert again.stdout.startswith("ADD to t as 0 9 * * *: requested")
+    found = consume_committed(broker.bootstrap_servers, topic, 3)
+    (record,) = [one for one in found if one.key == b"c"]
+    assert record.header("x-scheduler-cron") == b"0 9 * * *"
+    assert record.header("x-scheduler-timezone") == b"Europe/Berlin"
+    assert record.header("x-scheduler-misfire") == b"all"
     assert run("pause", "r1", "--key", "k").stdout.startswith("PAUSE id r1: requested")
     assert run("resume", "r1", "--key", "k").stdout.startswith("RESUME id r1: requested")
     assert run("cancel", "--id", "r1", "--key", "k").stdout.startswith("CANCEL id r1: requested")
-    values = [r.value for r in consume_committed(broker.bootstrap_servers, topic, 5)]
+    found = consume_committed(broker.bootstrap_servers, topic, 6)
+    values = [one.value for one in found if one.key == b"k"]
     assert values == [b"hello", b"from stdin", None, None, None]
 
 
@@ -108,7 +117,8 @@ def test_a_request_without_a_key_is_explained(
     ("arguments", "sentence"),
     [
         (("schedule", "--to", "t", "--in", "1s", "v"), "There is no topic "),
-        (("schedule", "--to", "t", "v"), "either --at TIME or --in DURATION"),
+        (("schedule", "--to", "t", "v"), "one of --at TIME, --in DURATION and --cron"),
+        (("schedule", "--to", "t", "--in", "1s", "--misfire", "all", "v"), "are for --cron"),
         (("schedule", "--to", "t", "--in", "soon", "v"), "--in: 'soon' is not a duration"),
         (("schedule", "--to", "t", "--at", "noon", "v"), "--at: 'noon' is not a time"),
         (("schedule", "--to", "t", "--in", "1s"), "exactly one of VALUE"),

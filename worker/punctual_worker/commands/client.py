@@ -38,6 +38,9 @@ def _delivery_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--to", required=True, metavar="TOPIC", help="Destination topic."),
         click.option("--at", metavar="TIME", help="ISO 8601; without a zone it is UTC."),
         click.option("--in", "delay", metavar="DURATION", help="30s, 15m, 2h, 250ms, PT15M."),
+        click.option("--cron", metavar="EXPRESSION", help="Again and again: '0 9 * * MON-FRI'."),
+        click.option("--timezone", metavar="ZONE", help="Of --cron, by IANA's names; else UTC."),
+        click.option("--misfire", type=click.Choice(["once", "all", "skip"]), help="Of --cron."),
         _KEY_OPTION,
         click.option("--header", "header", multiple=True, metavar="NAME=VALUE", help="Repeatable."),
         click.option("--partition", type=click.IntRange(min=0), help="Destination partition."),
@@ -114,6 +117,9 @@ def _send_delivery(
     to: str,
     at: str | None,
     delay: str | None,
+    cron: str | None,
+    timezone: str | None,
+    misfire: Literal["once", "all", "skip"] | None,
     request_id: str | None,
     key: str | None,
     header: tuple[str, ...],
@@ -123,8 +129,12 @@ def _send_delivery(
     as_json: bool,
     **source: Any,
 ) -> None:
-    if (at is None) == (delay is None):
-        raise PunctualError("Say when: either --at TIME or --in DURATION is wanted.")
+    if sum(one is not None for one in (at, delay, cron)) != 1:
+        raise PunctualError(
+            "Say when: exactly one of --at TIME, --in DURATION and --cron EXPRESSION is wanted."
+        )
+    if cron is None and (timezone or misfire):
+        raise PunctualError("--timezone and --misfire are for --cron: want both or neither.")
     moment = _moment(at, flag="--at")
     request = delivery_request(
         to,
@@ -132,6 +142,9 @@ def _send_delivery(
         action=action,
         deliver_at=moment,
         delay=_duration(delay, flag="--in"),
+        cron=cron,
+        timezone=timezone,
+        misfire=misfire,
         request_id=request_id,
         key=None if key is None else key.encode(),
         headers=[_header(pair) for pair in header],
@@ -139,7 +152,7 @@ def _send_delivery(
         expires_at=_moment(expires_at, flag="--expires-at"),
         spread=_duration(spread, flag="--spread"),
     )
-    told = {"action": action, "id": request_id, "to": to, "at": moment, "in": delay}
+    told = {"action": action, "id": request_id, "to": to, "at": moment, "in": delay, "cron": cron}
     _send(settings, request, as_json=as_json, told=told)
 
 
@@ -166,6 +179,8 @@ def _as_text(placed: Placed, told: dict[str, str | None]) -> str:
         words.append(f"at {told['at']}")
     if told.get("in"):
         words.append(f"in {told['in']}")
+    if told.get("cron"):
+        words.append(f"as {told['cron']}")
     return f"{' '.join(words)}: requested, {placed}"
 
 
