@@ -1,6 +1,7 @@
 """`python -m punctual_operator`: settings, metrics, Lease, then the watches, until SIGTERM."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -24,6 +25,7 @@ from punctual_operator.clients.kubernetes import Kubernetes
 from punctual_operator.clients.lease import Leadership
 from punctual_operator.clients.workers import Workers
 from punctual_operator.deletion import Deletion
+from punctual_operator.errors import KubernetesError
 from punctual_operator.handlers import Listeners, Watches
 from punctual_operator.known import KnownSchedulers
 from punctual_operator.metrics import OperatorMetrics
@@ -35,6 +37,7 @@ from punctual_operator.workqueue import WorkQueue
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _FIGURES_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 2.0
 _SILENT_SECONDS: Final = 60.0
 """A loop that was stuck for this long is not alive."""
 _log = logging.getLogger("punctual_operator")
@@ -101,7 +104,10 @@ class Operator:
         for truth in ("True", "False", "Unknown"):
             self._metrics.schedulers.labels(truth).set_function(known.counter(truth))
         with ThreadPoolExecutor(32, "kubernetes") as api, ThreadPoolExecutor(64, "io") as io:
-            queue = self._queue(known, api, io)
+            kubernetes = Kubernetes(client.ApiClient(), api, self._metrics)
+            if not await self._definition_is_there(kubernetes, stop, lost):
+                return
+            queue = self._queue(known, kubernetes, io)
             watches = Watches(Listeners(queue, known), namespaces=self._settings.watch_namespaces)
             watches.start()
             self._state = "active"
@@ -113,11 +119,28 @@ class Operator:
             if ended_by_itself:
                 raise WatchesEndedError("The watches ended: see the log above.")
 
+    async def _definition_is_there(
+        self, kubernetes: Kubernetes, stop: asyncio.Event, lost: asyncio.Event
+    ) -> bool:
+        """The watches look for kinds once only, so they wait for ours; False if told to stop."""
+        while not (stop.is_set() or lost.is_set()):
+            try:
+                if await kubernetes.serves_schedulers():
+                    return True
+                reason = "the definition of schedulers.punctual.dev is not installed"
+            except KubernetesError as error:
+                reason = str(error)
+            if self._state != reason:
+                _log.warning("waiting: %s", reason)
+                self._state = reason
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_first(stop, lost), _LOOK_SECONDS)
+        return False
+
     def _queue(
-        self, known: KnownSchedulers, api: ThreadPoolExecutor, io: ThreadPoolExecutor
+        self, known: KnownSchedulers, kubernetes: Kubernetes, io: ThreadPoolExecutor
     ) -> WorkQueue:
         settings = self._settings
-        kubernetes = Kubernetes(client.ApiClient(), api, self._metrics)
         kafka = KafkaClusters(io, self._metrics, timeout=settings.kafka_timeout_seconds)
         secrets = SecretReader(kubernetes)
         topics = TopicStep(secrets, kafka, known.all)

@@ -61,6 +61,14 @@ class Kubernetes:
         self._executor = executor
         self._metrics = metrics
 
+    async def serves_schedulers(self) -> bool:
+        """Whether the API server knows our custom resource definition by now."""
+        try:
+            answer = await self._call("GET", _SCHEDULER.path)
+        except NotFoundError:
+            return False
+        return any(resource["name"] == PLURAL for resource in answer.get("resources", ()))
+
     async def list_children(self, key: SchedulerKey) -> dict[ChildId, dict[str, Any]]:
         """All objects that carry the Scheduler's label, whoever owns them."""
         selector = as_selector({SCHEDULER_LABEL: key.name})
