@@ -48,7 +48,7 @@ fuzz: setup
 
 # on a quiet machine: the figures stand beside what this machine can do at best
 bench: setup
-	@$(BIN)/python bench/run.py $(if $(QUICK),--quick)
+	@$(BIN)/python bench/run.py $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 demo: setup
 	@$(BIN)/punctual demo $(if $(ONCE),--once)

@@ -1,0 +1,201 @@
+"""The broker, and dispatchers and intake as processes of their own, as a user runs them.
+
+One broker for the whole run; each figure family has topics and processes of its own and leaves
+nothing behind. The broker has a second listener behind a proxy whose network can be cut.
+"""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import psutil
+from punctual_worker.contract.topics import TopicNames, topic_specs
+from punctual_worker.local.broker import EmbeddedBroker
+from punctual_worker.local.ports import claim_port
+from punctual_worker.topics.admin import TopicAdmin
+from support.eventually import eventually
+from support.kafka import create_topic
+from support.processes import Part
+from support.proxy import CuttableProxy
+
+from bench.observing import EndOffsets
+from bench.records import PARTITIONS, ActionWriter, BenchError
+
+_HOST: Final = "127.0.0.1"
+_START_SECONDS: Final = 180
+_TAKEN_IN_BEFORE_SECONDS: Final = 1.0
+
+
+class Stack:
+    """A broker, while the block lasts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        plain, self._far, controller, self._proxied = (claim_port(_HOST, 0) for _ in range(4))
+        listeners = f"PLAINTEXT://{_HOST}:{plain},FAR://{_HOST}:{self._far}"
+        protocols = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FAR:PLAINTEXT"
+        self._broker = EmbeddedBroker(
+            folder,
+            plain,
+            extra_config={
+                "controller.quorum.voters": f"1@{_HOST}:{controller}",
+                "listeners": f"{listeners},CONTROLLER://{_HOST}:{controller}",
+                "advertised.listeners": listeners.replace(f":{self._far}", f":{self._proxied}"),
+                "listener.security.protocol.map": protocols,
+            },
+        )
+
+    def __enter__(self) -> Self:
+        self._broker.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._broker.stop()
+
+    @property
+    def servers(self) -> str:
+        """Of clients whose network is never cut."""
+        return self._broker.bootstrap_servers
+
+    @property
+    def far_servers(self) -> str:
+        """The same broker, through `network`."""
+        return f"{_HOST}:{self._proxied}"
+
+    def network(self) -> CuttableProxy:
+        """To be entered before anything connects to `far_servers`."""
+        return CuttableProxy(self._proxied, self._far)
+
+    def app(self, name: str) -> "App":
+        """Topics and processes of one figure family."""
+        return App(self.servers, f"bench-{name}", self._folder / name)
+
+
+class App:
+    """An app id with its topics, while the block lasts."""
+
+    def __init__(self, servers: str, app_id: str, folder: Path) -> None:
+        self.servers = servers
+        self.topics = TopicNames(app_id)
+        self.folder = folder
+        self._made: list[str] = []
+        self._parts = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        specs = topic_specs(
+            self.topics,
+            request_partitions=PARTITIONS,
+            action_partitions=PARTITIONS,
+            replication_factor=1,
+        )
+        admin = TopicAdmin({"bootstrap.servers": self.servers})
+        if wrong := [result for result in admin.ensure(specs) if not result.ok]:
+            raise BenchError(f"topics cannot be made: {wrong}")
+        self._made += [spec.name for spec in specs]
+        self.actions = ActionWriter(self.servers, self.topics)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._parts.close()
+        TopicAdmin({"bootstrap.servers": self.servers}).delete(self._made)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def topic(self, name: str) -> str:
+        """A further topic, in which the broker's time is the record's."""
+        full_name = f"{self.topics.app_id}-{name}"
+        config = {"message.timestamp.type": "LogAppendTime"}
+        self._made.append(create_topic(self.servers, full_name, PARTITIONS, config=config))
+        return full_name
+
+    def dispatcher(
+        self,
+        name: str = "dispatcher",
+        *,
+        servers: str = "",
+        wait: bool = True,
+        **settings: str | int,
+    ) -> Part:
+        """Started; of the same name means on the same local store."""
+        return self._start("dispatcher", name, servers or self.servers, wait, settings)
+
+    def intake(self) -> Part:
+        """Started, and ready."""
+        return self._start("intake", "intake", self.servers, True, {})
+
+    def _start(
+        self, command: str, name: str, servers: str, wait: bool, settings: dict[str, str | int]
+    ) -> Part:
+        part = Part(
+            command,
+            bootstrap_servers=servers,
+            app_id=self.topics.app_id,
+            folder=self.folder / name,
+            **settings,
+        )
+        self._parts.callback(part.kill_if_left)
+        part.start(wait=False)
+        if wait:
+            part.wait_ready(_START_SECONDS)
+        return part
+
+    def run_beside(self, end: Callable[[], object]) -> None:
+        """Something of the family's own that is to be ended with the rest."""
+        self._parts.callback(end)
+
+    def wait_until_swept(self) -> None:
+        """Until the dispatcher has tidied up after what it has fired."""
+        EndOffsets(self.servers, self.topics.actions).wait_until_still()
+
+
+def taken_in(*dispatchers: Part) -> float:
+    """How many actions they have taken in since they were started."""
+    return sum(part.metric("punctual_actions_total") for part in dispatchers)
+
+
+def wait_taken_in(total: float, *dispatchers: Part, before_s: float | None = None) -> None:
+    """Until they have taken in so many; with `before_s`, fails unless that is so in good time."""
+    patience = 900.0 if before_s is None else before_s - time.time() - _TAKEN_IN_BEFORE_SECONDS
+    try:
+        eventually(lambda: taken_in(*dispatchers) >= total, max(patience, 0), interval=0.2)
+    except AssertionError as error:
+        raise BenchError(
+            f"only {taken_in(*dispatchers):,.0f} of {total:,.0f} actions were taken in when the "
+            "messages fell due: this machine is too busy to measure on"
+        ) from error
+
+
+def wait_delivered(total: float, dispatcher: Part, *, patience: float) -> None:
+    """Until it has delivered so many; what is missing then is for `account` to tell."""
+    deadline = time.time() + patience
+    while dispatcher.metric("punctual_delivered_total") < total and time.time() < deadline:
+        time.sleep(0.5)
+
+
+def memory_mb(part: Part) -> float:
+    """Resident memory of a part, children included."""
+    return sum(process.memory_info().rss for process in _processes(part)) / 1e6
+
+
+def cpu_seconds(part: Part) -> float:
+    """Used so far by a part, children included."""
+    times = [process.cpu_times() for process in _processes(part)]
+    return sum(used.user + used.system for used in times)
+
+
+def _processes(part: Part) -> list[psutil.Process]:
+    process = psutil.Process(part.pid)
+    return [process, *process.children(recursive=True)]
