@@ -5,6 +5,7 @@ The levels are reached one after the other. What waits is due in days, so that n
 bursts that do fire come on top of it.
 """
 
+import contextlib
 import random
 import shutil
 import statistics
@@ -34,28 +35,26 @@ _SEED: Final = 1
 
 
 class _MemorySamples:
-    """Resident memory by what is pending, sampled beside the measuring."""
+    """Resident memory by what is pending, sampled every two seconds while the block lasts."""
 
-    def __init__(self, dispatcher: Part) -> None:
-        self.points: list[tuple[float, float]] = []
+    def __init__(self, dispatcher: Part, points: list[tuple[float, float]]) -> None:
+        self._points = points
         self._dispatcher = dispatcher
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="memory", daemon=True)
+
+    def __enter__(self) -> None:
         self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
 
     def _sample(self) -> None:
         while not self._over.wait(2):
-            try:
+            with contextlib.suppress(OSError):  # it may be stopped just now
                 pending = self._dispatcher.metric("punctual_pending")
-            except OSError:  # it is stopped just now
-                continue
-            self.points.append((pending, memory_mb(self._dispatcher)))
-
-    def stop(self) -> list[tuple[float, float]]:
-        """No more; the points in the order of what was pending."""
-        self._over.set()
-        self._thread.join()
-        return sorted(self.points)
+                self._points.append((pending, memory_mb(self._dispatcher)))
 
 
 class _Growing:
@@ -68,13 +67,15 @@ class _Growing:
         self._chance = random.Random(_SEED)
         self._waiting_topic = app.topic("waiting")
         self.pending = 0
+        self.memory_mb: list[tuple[float, float]] = []
         self.dispatcher = app.dispatcher(session_timeout_ms=_LONG_SESSION_MS)
 
     def grow(self, level: int) -> None:
         """Write what is missing to this level, and wait until it is taken in."""
         total = taken_in(self.dispatcher) + level - self.pending
-        self._app.actions.write(self._waiting_topic, self._far_dues(level - self.pending))
-        wait_taken_in(total, self.dispatcher)
+        with _MemorySamples(self.dispatcher, self.memory_mb):
+            self._app.actions.write(self._waiting_topic, self._far_dues(level - self.pending))
+            wait_taken_in(total, self.dispatcher)
         self.pending = level
 
     def take_in(self, level: int) -> None:
@@ -90,8 +91,9 @@ class _Growing:
         finally:
             began = time.time()
             self.dispatcher.thaw()
-        wait_taken_in(total, self.dispatcher)
-        rate = count / (time.time() - began)
+        with _MemorySamples(self.dispatcher, self.memory_mb):
+            wait_taken_in(total, self.dispatcher)
+            rate = count / (time.time() - began)
         self.pending = level
         _, limit = bare_read(self._app.servers, self._app.topics.actions)
         self._report.add(
@@ -124,22 +126,19 @@ def measure(stack: Stack, scale: Scale, report: Report) -> None:
     """All levels, then what a restart costs on top of the last."""
     with stack.app("pending") as app:
         growing = _Growing(app, scale, report)
-        samples = _MemorySamples(growing.dispatcher)
         memory = {0: memory_mb(growing.dispatcher)}
         costs: dict[int, float] = {}
-        try:
-            for level in scale.pending:
-                if level == scale.main_level:
-                    growing.take_in(level)
-                else:
-                    growing.grow(level)
-                app.wait_until_swept()
-                memory[level] = memory_mb(growing.dispatcher)
-                costs[level] = growing.microseconds_per_delivery(level)
-                if level == scale.main_level:
-                    _idle(app, growing.dispatcher, scale, report)
-        finally:
-            report.curve("memory", "resident memory", samples.stop())
+        for level in scale.pending:
+            if level == scale.main_level:
+                growing.take_in(level)
+            else:
+                growing.grow(level)
+            app.wait_until_swept()
+            memory[level] = memory_mb(growing.dispatcher)
+            costs[level] = growing.microseconds_per_delivery(level)
+            if level == scale.main_level:
+                _idle(app, growing.dispatcher, scale, report)
+        report.curve("memory", "resident memory", sorted([*memory.items(), *growing.memory_mb]))
         _report_memory(report, memory)
         _report_growth(report, costs)
         _restarts(app, growing, scale, report)
@@ -180,7 +179,7 @@ def _report_growth(report: Report, costs: dict[int, float]) -> None:
 def _idle(app: App, dispatcher: Part, scale: Scale, report: Report) -> None:
     """Nothing comes and nothing is due: what do they use?"""
     intake = app.intake()
-    time.sleep(scale.idle_seconds / 2)  # what it does to start has to be over
+    time.sleep(scale.idle_seconds)  # what it does to start has to be over
     parts = {"dispatcher": (dispatcher, 1.0), "intake": (intake, 10.0)}
     before = {name: cpu_seconds(part) for name, (part, _) in parts.items()}
     began = time.monotonic()
@@ -238,7 +237,7 @@ def _overdue_after(
     """Seconds from the start of a process to the first message that fell due without it."""
     topic = app.topic(f"overdue-{topic_name}")
     # A killed member is in the group until its session times out: that is take-over, not this.
-    due_s = time.time() + scale.lead_seconds(_OVERDUE) + 15
+    due_s = time.time() + scale.lead_seconds(_OVERDUE) + 10
     dues_ms = [round(due_s * 1000)] * _OVERDUE
     total = taken_in(dispatcher) + _OVERDUE
     app.actions.write(topic, dues_ms)
