@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup chromium lint test fuzz chaos bench demo chart clean
+.PHONY: setup chromium lint test fuzz chaos bench demo chart images clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -56,6 +56,11 @@ demo: setup
 # after a change of the custom resource definition
 chart:
 	@cp crds/scheduler.yaml helm/punctual/files/scheduler.yaml
+
+# with docker, or anything else that takes the same words: make images ENGINE=podman
+images:
+	@for image in operator worker; do \
+	  $(or $(ENGINE),docker) build -f $$image/Dockerfile -t punctual-$$image:$(or $(TAG),0.1.0) $(ARGS) . || exit; done
 
 clean:
 	rm -rf $(VENV) .punctual .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -1,6 +1,7 @@
 """The chart's own pods run with the chart's own account: its rights are enough, and two are one."""
 
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from support.kubernetes.node import LocalNode
 
 
 @pytest.fixture
-def watched(control_plane: ControlPlane, node: LocalNode) -> Any:
+def watched(control_plane: ControlPlane, node: LocalNode) -> Iterator[str]:
     """A namespace for Schedulers; the workers there are only said to be ready."""
     name = f"watched-{uuid.uuid4().hex[:6]}"
     control_plane.kubectl("create", "namespace", name)
@@ -39,8 +40,31 @@ def holder(kubectl: Kubectl, lease: str) -> str:
     return str(found.get("spec", {}).get("holderIdentity") or "")
 
 
-@pytest.mark.parametrize("cluster_wide", [False, True], ids=["one namespace", "cluster-wide"])
-def test_two_operators_run_with_the_charts_rights_and_one_takes_over_from_the_other(
+def operator_values(release: str, **values: Any) -> dict[str, Any]:
+    return {
+        "crds": {"enabled": False},
+        "fullnameOverride": release,
+        "operator": {"leaseSeconds": 6, "resyncSeconds": 1},
+        **values,
+    }
+
+
+def bring_up(
+    kubectl: Kubectl, name: str, broker: EmbeddedBroker, *, node: LocalNode, home: str
+) -> None:
+    """Make a Scheduler and see that it gets its topics, its workers and its events."""
+
+    def logs() -> str:
+        return "\n".join(node.logs(home).values())
+
+    kubectl.apply(scheduler(name, broker))
+    eventually(lambda: kubectl.find("deployment", f"{name}-dispatcher"), 90, logs, interval=0.2)
+    kubectl.wait_condition("scheduler", name, "TopicsReady", timeout=90)
+    eventually(lambda: kubectl.list("events"), 60, logs, interval=0.2)
+    assert "forbidden" not in logs().lower(), logs()
+
+
+def test_the_rights_for_one_namespace_are_enough_and_a_second_operator_takes_over(
     cluster_helm: Helm,
     kubectl: Kubectl,
     node: LocalNode,
@@ -48,36 +72,31 @@ def test_two_operators_run_with_the_charts_rights_and_one_takes_over_from_the_ot
     watched: str,
     broker: EmbeddedBroker,
     app_id: str,
-    cluster_wide: bool,
 ) -> None:
-    values = {
-        "crds": {"enabled": False},
-        "fullnameOverride": live_namespace,
-        "replicaCount": 2,
-        "watchNamespaces": [] if cluster_wide else [watched],
-        "operator": {"leaseSeconds": 6, "resyncSeconds": 1},
-    }
-    operator = f"{live_namespace}-operator"
+    values = operator_values(live_namespace, replicaCount=2, watchNamespaces=[watched])
+    lease = f"{live_namespace}-operator"
     cluster_helm("install", live_namespace, str(CHART), values=values)
-
-    def logs() -> str:
-        return "\n".join(node.logs(live_namespace).values())
-
-    first = eventually(lambda: holder(kubectl, operator), 90, logs, interval=0.2)
     there = kubectl.inside(watched)
-    there.apply(scheduler(f"{app_id}-1", broker))
-    eventually(lambda: there.find("deployment", f"{app_id}-1-dispatcher"), 90, logs, interval=0.2)
-    there.wait_condition("scheduler", f"{app_id}-1", "TopicsReady", timeout=90)
-    events = eventually(lambda: there.list("events"), 60, logs, interval=0.2)
-    assert events
+    first = eventually(lambda: holder(kubectl, lease), 90, interval=0.2)
+    bring_up(there, f"{app_id}-1", broker, node=node, home=live_namespace)
 
     (active,) = [pod for pod in node.pods(live_namespace) if first.startswith(pod.name)]
     kubectl("delete", "pod", active.name, "--force", "--grace-period=0")
-    second = eventually(
-        lambda: (now := holder(kubectl, operator)) not in ("", first) and now, 90, logs
-    )
-    assert second != first
-    there.apply(scheduler(f"{app_id}-2", broker))
-    eventually(lambda: there.find("deployment", f"{app_id}-2-dispatcher"), 90, logs, interval=0.2)
-    assert "forbidden" not in logs().lower(), logs()
+    eventually(lambda: holder(kubectl, lease) not in ("", first), 90, interval=0.2)
+    bring_up(there, f"{app_id}-2", broker, node=node, home=live_namespace)
+    cluster_helm("uninstall", live_namespace)
+
+
+def test_the_rights_for_all_namespaces_are_enough(
+    cluster_helm: Helm,
+    kubectl: Kubectl,
+    node: LocalNode,
+    live_namespace: str,
+    watched: str,
+    broker: EmbeddedBroker,
+    app_id: str,
+) -> None:
+    values = operator_values(live_namespace)
+    cluster_helm("install", live_namespace, str(CHART), "--wait", values=values)
+    bring_up(kubectl.inside(watched), app_id, broker, node=node, home=live_namespace)
     cluster_helm("uninstall", live_namespace)
