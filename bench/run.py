@@ -45,7 +45,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "takeover": takeover.measure,
     "console": _console,
 }
-_NOT_IN_QUICK: Final = ("console",)
+_NOT_IN_QUICK: Final = ("journey", "console")
 
 
 def main() -> int:

@@ -27,13 +27,18 @@ class Scale:
     growth_rounds: int
     idle_seconds: int
     takeover_seconds: int
+    restart_margin_seconds: int
+    """How long a dispatcher may take to end before something falls due; more than a session, so
+    that the group has forgotten one that was killed."""
+    restart_after_kill: bool
+    lead_base_seconds: int
     lead_rate: int
     """Actions per second that writer and dispatcher surely manage: what is due at one instant is
     written so much earlier."""
 
     def lead_seconds(self, count: int) -> float:
         """How long before its due time writing `count` actions has to begin."""
-        return 7 + count / self.lead_rate
+        return self.lead_base_seconds + count / self.lead_rate
 
 
 FULL: Final = Scale(
@@ -51,6 +56,9 @@ FULL: Final = Scale(
     growth_rounds=3,
     idle_seconds=30,
     takeover_seconds=16,
+    restart_margin_seconds=10,
+    restart_after_kill=True,
+    lead_base_seconds=7,
     lead_rate=20_000,
 )
 QUICK: Final = Scale(
@@ -67,7 +75,10 @@ QUICK: Final = Scale(
     growth_burst=20_000,
     growth_rounds=1,
     idle_seconds=10,
-    takeover_seconds=12,
+    takeover_seconds=10,
+    restart_margin_seconds=4,
+    restart_after_kill=False,
+    lead_base_seconds=4,
     lead_rate=20_000,
 )
 TINY: Final = Scale(
@@ -85,6 +96,9 @@ TINY: Final = Scale(
     growth_rounds=1,
     idle_seconds=3,
     takeover_seconds=14,
+    restart_margin_seconds=10,
+    restart_after_kill=True,
+    lead_base_seconds=7,
     lead_rate=1_000,
 )
 """For trying the bench itself, on a busy machine too: its figures say nothing."""
