@@ -38,6 +38,7 @@ from punctual_operator.workqueue import WorkQueue
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _FIGURES_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 2.0
+_API_THREADS: Final = 32
 _SILENT_SECONDS: Final = 60.0
 """A loop that was stuck for this long is not alive."""
 _log = logging.getLogger("punctual_operator")
@@ -103,8 +104,8 @@ class Operator:
         known = KnownSchedulers()
         for truth in ("True", "False", "Unknown"):
             self._metrics.schedulers.labels(truth).set_function(known.counter(truth))
-        with ThreadPoolExecutor(32, "kubernetes") as api, ThreadPoolExecutor(64, "io") as io:
-            kubernetes = Kubernetes(client.ApiClient(), api, self._metrics)
+        with ThreadPoolExecutor(_API_THREADS, "api") as api, ThreadPoolExecutor(64, "io") as io:
+            kubernetes = Kubernetes(_api_client(), api, self._metrics)
             if not await self._definition_is_there(kubernetes, stop, lost):
                 return
             queue = self._queue(known, kubernetes, io)
@@ -202,6 +203,13 @@ def main() -> None:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
     sys.exit(status)
+
+
+def _api_client() -> client.ApiClient:
+    """With a connection for each thread."""
+    configuration = client.Configuration.get_default_copy()
+    configuration.connection_pool_maxsize = _API_THREADS
+    return client.ApiClient(configuration)
 
 
 def _quieten(level: str) -> None:

@@ -8,7 +8,7 @@
     ├── ConflictError
     ├── NameTakenError
     └── KubernetesError
-        └── NotFoundError
+        └── NotFoundError, ChangedError
 
 Messages are sentences for the person who owns the Scheduler. They go into its status and events,
 so nothing that was read from a Secret may ever be in one.
@@ -85,3 +85,7 @@ class KubernetesError(OperatorError):
 
 class NotFoundError(KubernetesError):
     """There is no such object (any more)."""
+
+
+class ChangedError(KubernetesError):
+    """Somebody else was faster: look again before writing."""

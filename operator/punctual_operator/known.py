@@ -31,6 +31,10 @@ class KnownSchedulers:
         if kept is not None and kept["metadata"]["uid"] == body["metadata"]["uid"]:
             del self._bodies[key_of(body)]
 
+    def drop(self, key: SchedulerKey) -> None:
+        """There is none by this name."""
+        self._bodies.pop(key, None)
+
     def all(self) -> Iterator[dict[str, Any]]:
         """Every one."""
         return iter(list(self._bodies.values()))

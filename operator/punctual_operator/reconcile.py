@@ -31,7 +31,13 @@ from punctual_operator.child_step import ChildrenOutcome, ChildStep
 from punctual_operator.clients.kubernetes import Kubernetes
 from punctual_operator.clients.workers import Workers
 from punctual_operator.deletion import Deletion
-from punctual_operator.errors import ConflictError, InvalidSpecError, NotFoundError, OperatorError
+from punctual_operator.errors import (
+    ChangedError,
+    ConflictError,
+    InvalidSpecError,
+    NotFoundError,
+    OperatorError,
+)
 from punctual_operator.known import KnownSchedulers
 from punctual_operator.plan.events import build_event, event_of
 from punctual_operator.plan.figures import LatenessWindow, Sample, build_figures
@@ -87,16 +93,18 @@ class Reconciler:
 
     async def reconcile(self, key: SchedulerKey) -> Result:
         """One look at one Scheduler."""
-        body = self._known.get(key)
-        if body is None:
-            self._forget(key)
-            return Result.GONE
         try:
+            # Not from memory: a watch that was interrupted does not tell what vanished meanwhile.
+            found = await self._kubernetes.read_scheduler(key)
+            if found is None:
+                self._forget(key)
+                return Result.GONE
+            body = self._known.put(found)
             if "deletionTimestamp" in body["metadata"]:
                 return await self._finish(body)
             return await self._keep(body)
-        except NotFoundError:
-            # Gone meanwhile, or about to be told so.
+        except (NotFoundError, ChangedError):
+            # Gone or changed meanwhile: the watch is about to tell.
             return Result.WAITING
         except OperatorError as error:
             _log.warning("%s: %s", key, error)
@@ -159,6 +167,9 @@ class Reconciler:
     async def _children(
         self, scheduler: Scheduler, topics: TopicsOutcome, *, paused: bool
     ) -> ChildrenOutcome:
+        if isinstance(topics.error, ConflictError) and not paused:
+            # two that serve one app id would do all work twice
+            return await self._steps.children.run(scheduler, [])
         if paused or not topics.workers_may_run or topics.secrets is None:
             return await self._steps.children.observe(scheduler)
         wanted = build_children(
@@ -253,8 +264,8 @@ class Reconciler:
     async def _finish(self, body: dict[str, Any]) -> Result:
         try:
             return Result.GONE if await self._steps.deletion.run(body) else Result.WAITING
-        except NotFoundError:
-            return Result.GONE
+        except (NotFoundError, ChangedError):
+            raise
         except OperatorError as error:
             conditions = [
                 Condition(READY, "False", error.reason, str(error)),
@@ -264,6 +275,7 @@ class Reconciler:
             return Result.FAILED
 
     def _forget(self, key: SchedulerKey) -> None:
+        self._known.drop(key)
         self._lateness.pop(key, None)
         self._written_at.pop(key, None)
         self._steps.children.forget(key)

@@ -26,7 +26,12 @@ from punctual_operator.api.names import (
     SchedulerKey,
     as_selector,
 )
-from punctual_operator.errors import KubernetesError, NotFoundError, SecretNotFoundError
+from punctual_operator.errors import (
+    ChangedError,
+    KubernetesError,
+    NotFoundError,
+    SecretNotFoundError,
+)
 from punctual_operator.metrics import OperatorMetrics
 from punctual_operator.plan.changes import ChildId
 
@@ -68,6 +73,13 @@ class Kubernetes:
         except NotFoundError:
             return False
         return any(resource["name"] == PLURAL for resource in answer.get("resources", ()))
+
+    async def read_scheduler(self, key: SchedulerKey) -> dict[str, Any] | None:
+        """As it is now; None if it is gone."""
+        try:
+            return await self._call("GET", _path(_SCHEDULER, key.namespace, key.name))
+        except NotFoundError:
+            return None
 
     async def list_children(self, key: SchedulerKey) -> dict[ChildId, dict[str, Any]]:
         """All objects that carry the Scheduler's label, whoever owns them."""
@@ -236,7 +248,7 @@ def _refusal(method: str, path: str, status: int, content: bytes) -> KubernetesE
     except ValueError:
         message = content.decode(errors="replace")
     text = f"The API server refused {method} {path} ({status}): {_brief(message)}"
-    return NotFoundError(text) if status == 404 else KubernetesError(text)
+    return {404: NotFoundError, 409: ChangedError}.get(status, KubernetesError)(text)
 
 
 def _brief(text: str) -> str:

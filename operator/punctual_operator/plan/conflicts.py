@@ -26,9 +26,10 @@ def same_app_id(body: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) ->
     return [key_of(other) for other in others if _app_id(other) == _app_id(body)]
 
 
-def _age(body: Mapping[str, Any]) -> tuple[str, str]:
-    """Times are in whole seconds: the uid decides among equals, always in the same way."""
-    return body["metadata"]["creationTimestamp"], body["metadata"]["uid"]
+def _age(body: Mapping[str, Any]) -> tuple[str, bool, str]:
+    """Times are in whole seconds: among equals who serves already has it, else the uid decides."""
+    serves = "kafkaClusterId" in body.get("status", {})
+    return body["metadata"]["creationTimestamp"], not serves, body["metadata"]["uid"]
 
 
 def _app_id(body: Mapping[str, Any]) -> str:

@@ -101,6 +101,10 @@ def test_the_older_scheduler_has_the_app_id(make_body: Callable[..., Body]) -> N
     new["metadata"]["creationTimestamp"] = old["metadata"]["creationTimestamp"]
     assert find_owner(old, [old, new], cluster_id=None) == SchedulerKey("team", "new")
     assert find_owner(new, [old, new], cluster_id=None) is None
+    # unless one of them serves already
+    old["status"] = {"kafkaClusterId": "one"}
+    assert find_owner(new, [old, new], cluster_id="one") == SchedulerKey("team", "old")
+    assert find_owner(old, [old, new], cluster_id="one") is None
 
 
 def test_one_app_id_on_two_clusters_is_no_conflict(make_body: Callable[..., Body]) -> None:
