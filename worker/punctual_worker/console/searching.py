@@ -23,7 +23,7 @@ _FEW: Final = 20_000
 """So many rows are looked at and sorted in no time."""
 _MANY: Final = 200_000
 """So many, where the index alone knows all that is asked."""
-_QUICK_SECONDS: Final = 0.25
+_QUICK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True)
