@@ -310,6 +310,13 @@ def test_bulk_deals_with_exactly_what_the_dry_run_found(
     assert len(moved) == 30
     assert {r.value for r in moved} == {b"value"}
 
+    job = console.ask("POST", "/api/v1/bulk", {"verb": "pause", "filters": {"idPrefix": "b"}}).body
+    assert (job["count"], job["skipped"]) == (1, 0)
+    console.ask("POST", f"/api/v1/bulk/{job['token']}/confirm", {"count": 1})
+    requests = consume_committed(broker.bootstrap_servers, log.topics.requests, 60)
+    (pause,) = [r for r in requests if r.header("x-scheduler-action") == b"PAUSE"]
+    assert (pause.key, pause.header("x-scheduler-request-id")) == (b"key", b"b")
+
 
 def test_it_goes_on_after_the_broker_was_away(tmp_path: Path, app_id: str) -> None:
     with EmbeddedBroker(tmp_path / "own-broker") as broker:
