@@ -1,6 +1,5 @@
 """Many messages due at one instant: deliveries per second, and how long the first one takes."""
 
-import time
 from dataclasses import dataclass
 
 from support.processes import Part
@@ -9,7 +8,7 @@ from bench import bare_transactions
 from bench.observing import EndOffsets, account, read_all
 from bench.report import Report
 from bench.scale import Scale, in_words
-from bench.stack import App, Stack, taken_in, wait_taken_in
+from bench.stack import App, Stack
 
 
 @dataclass(frozen=True)
@@ -26,20 +25,19 @@ class Burst:
     """When each was written, from the due instant on."""
 
 
-def fire(app: App, dispatcher: Part, topic: str, count: int, lead_seconds: float) -> Burst:
+def fire(app: App, dispatcher: Part, name: str, count: int, lead_seconds: float) -> Burst:
     """Schedule so many for one instant, well ahead of it, and watch them arrive."""
-    due_s = round(time.time() + lead_seconds, 3)
-    due_ms = round(due_s * 1000)
-    taken, delivered = taken_in(dispatcher), dispatcher.metric("punctual_delivered_total")
-    app.actions.write(topic, [due_ms] * count)
-    wait_taken_in(taken + count, dispatcher, before_s=due_s)
+    topic, dues_ms = app.schedule(name, dispatcher, count=count, lead_seconds=lead_seconds)
+    due_ms = dues_ms[0]
+    due_s = due_ms / 1000
+    delivered = dispatcher.metric("punctual_delivered_total")
     changes = EndOffsets(app.servers, topic).follow(
         from_s=due_s - 0.02,
         over=lambda: dispatcher.metric("punctual_delivered_total") >= delivered + count,
         patience=60 + count / 2_000,
     )
     seen = read_all(app.servers, topic)
-    account(seen, [due_ms] * count)
+    account(seen, dues_ms)
     appended = sorted(one.appended_ms - due_ms for one in seen)
     return Burst(
         count=count,
@@ -60,9 +58,7 @@ def measure(stack: Stack, scale: Scale, report: Report) -> None:
         for count in scale.bursts:
             name = f"burst of {in_words(count)} due at one instant"
             before = _bare(app, f"bare-before-{count}", count)
-            burst = fire(
-                app, dispatcher, app.topic(f"due-{count}"), count, scale.lead_seconds(count)
-            )
+            burst = fire(app, dispatcher, f"due-{count}", count, scale.lead_seconds(count))
             app.wait_until_swept()
             after = _bare(app, f"bare-after-{count}", count)
             limit = max(before, after)

@@ -16,7 +16,7 @@ from bench import bare_transactions
 from bench.observing import Reader, account, percentile, read_all
 from bench.report import Report
 from bench.scale import Scale
-from bench.stack import App, Stack, taken_in, wait_delivered, wait_taken_in
+from bench.stack import App, Stack, wait_delivered
 
 _READ_ALONG: Final = (100, 1_000)
 _TOO_FAST_TO_READ: Final = 10_000
@@ -59,15 +59,18 @@ def _run(
 ) -> tuple[list[tuple[float, float]], list[float]]:
     """What the dispatcher's histogram counted, and how late each message was, in milliseconds."""
     count = rate * scale.lateness_seconds
-    topic = app.topic(f"at-{rate}")
-    start_s = time.time() + scale.lead_seconds(count)
-    dues_ms = [round((start_s + number / rate) * 1000) for number in range(count)]
-    taken, delivered = taken_in(dispatcher), dispatcher.metric("punctual_delivered_total")
+    scheduled = app.schedule(
+        f"at-{rate}",
+        dispatcher,
+        count=count,
+        lead_seconds=scale.lead_seconds(count),
+        per_second=rate,
+    )
+    topic, dues_ms = scheduled
+    delivered = dispatcher.metric("punctual_delivered_total")
     counted = _counted(dispatcher)
-    app.actions.write(topic, dues_ms)
-    wait_taken_in(taken + count, dispatcher, before_s=start_s)
     reads_along = rate in _READ_ALONG
-    patience = start_s - time.time() + scale.lateness_seconds + 60
+    patience = scheduled.start_s - time.time() + scale.lateness_seconds + 60
     if reads_along:
         reader = Reader(app.servers, topic)
         seen = reader.read(count, patience=patience)

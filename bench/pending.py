@@ -114,9 +114,9 @@ class _Growing:
         count = self._scale.growth_burst
         took = []
         for number in range(self._scale.growth_rounds):
-            topic = self._app.topic(f"growth-{level}-{number}")
+            name = f"growth-{level}-{number}"
             lead = self._scale.lead_seconds(count)
-            burst = fire(self._app, self.dispatcher, topic, count, lead)
+            burst = fire(self._app, self.dispatcher, name, count, lead)
             took.append(burst.seconds / count * 1e6)
             self._app.wait_until_swept()
         return statistics.median(took)
@@ -233,21 +233,20 @@ def _restarts(app: App, growing: _Growing, scale: Scale, report: Report) -> None
 
 
 def _overdue_after(
-    app: App, dispatcher: Part, scale: Scale, end: Callable[[], object], topic_name: str
+    app: App, dispatcher: Part, scale: Scale, end: Callable[[], object], name: str
 ) -> tuple[float, Part]:
     """Seconds from the start of a process to the first message that fell due without it."""
-    topic = app.topic(f"overdue-{topic_name}")
     # A killed member is in the group until its session times out: that is take-over, not this.
-    due_s = time.time() + scale.lead_seconds(_OVERDUE) + scale.restart_margin_seconds
-    dues_ms = [round(due_s * 1000)] * _OVERDUE
-    total = taken_in(dispatcher) + _OVERDUE
-    app.actions.write(topic, dues_ms)
-    wait_taken_in(total, dispatcher, before_s=due_s)
+    lead_seconds = scale.lead_seconds(_OVERDUE) + scale.restart_margin_seconds
+    scheduled = app.schedule(
+        f"overdue-{name}", dispatcher, count=_OVERDUE, lead_seconds=lead_seconds
+    )
+    topic, dues_ms = scheduled
     end()
-    if time.time() > due_s:
+    if time.time() > scheduled.start_s:
         raise BenchError("the dispatcher took too long to end: something fell due meanwhile")
     reader = Reader(app.servers, topic, from_end=True)
-    time.sleep(max(due_s + 1 - time.time(), 0))
+    time.sleep(max(scheduled.start_s + 1 - time.time(), 0))
     began = time.time()
     again = app.dispatcher(dispatcher.folder.name, wait=False)
     seen = reader.read(_OVERDUE, patience=1800, settle=2)

@@ -5,19 +5,19 @@ nothing behind. The broker has a second listener behind a proxy whose network ca
 """
 
 import contextlib
+import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import psutil
 from punctual_worker.contract.topics import TopicNames, topic_specs
 from punctual_worker.local.broker import EmbeddedBroker
 from punctual_worker.local.ports import claim_port
 from punctual_worker.topics.admin import TopicAdmin
-from support.eventually import eventually
 from support.kafka import create_topic
 from support.processes import Part
 from support.proxy import CuttableProxy
@@ -27,7 +27,22 @@ from bench.records import PARTITIONS, ActionWriter, BenchError
 
 _HOST: Final = "127.0.0.1"
 _START_SECONDS: Final = 180
-_TAKEN_IN_BEFORE_SECONDS: Final = 1.0
+_TAKE_IN_SECONDS: Final = 1800
+_MARGIN_SECONDS: Final = 1.0
+"""Between the last action's being taken in and the first one's being due."""
+_STRETCHES: Final = (1, 3, 9)
+
+
+class Scheduled(NamedTuple):
+    """Messages that wait for their time, numbered from 0."""
+
+    topic: str
+    dues_ms: list[int]
+
+    @property
+    def start_s(self) -> float:
+        """When the first is due."""
+        return self.dues_ms[0] / 1000
 
 
 class Stack:
@@ -152,6 +167,32 @@ class App:
             part.wait_ready(_START_SECONDS)
         return part
 
+    def schedule(
+        self,
+        name: str,
+        *dispatchers: Part,
+        count: int,
+        lead_seconds: float,
+        per_second: float = math.inf,
+    ) -> Scheduled:
+        """Messages that are due from an instant on, all of them taken in well before it.
+
+        If that takes longer than expected it is tried again with more time.
+        """
+        for stretch in _STRETCHES:
+            topic = self.topic(name if stretch == 1 else f"{name}-after-{stretch}-times-the-lead")
+            start_ms = round((time.time() + lead_seconds * stretch) * 1000)
+            dues_ms = [start_ms + round(1000 * n / per_second) for n in range(count)]
+            total = taken_in(*dispatchers) + count
+            self.actions.write(topic, dues_ms)
+            if _all_taken_in(total, dispatchers, until_s=start_ms / 1000 - _MARGIN_SECONDS):
+                return Scheduled(topic, dues_ms)
+            print(f"   {name}: not taken in before it was due; once more, with more time")
+            wait_taken_in(total, *dispatchers)
+            time.sleep(max(dues_ms[-1] / 1000 - time.time(), 0))
+            self.wait_until_swept()
+        raise BenchError(f"{name}: never taken in before it was due: this machine is too busy")
+
     def run_beside(self, end: Callable[[], object]) -> None:
         """Something of the family's own that is to be ended with the rest."""
         self._parts.callback(end)
@@ -166,16 +207,16 @@ def taken_in(*dispatchers: Part) -> float:
     return sum(part.metric("punctual_actions_total") for part in dispatchers)
 
 
-def wait_taken_in(total: float, *dispatchers: Part, before_s: float | None = None) -> None:
-    """Until they have taken in so many; with `before_s`, fails unless that is so in good time."""
-    patience = 900.0 if before_s is None else before_s - time.time() - _TAKEN_IN_BEFORE_SECONDS
-    try:
-        eventually(lambda: taken_in(*dispatchers) >= total, max(patience, 0), interval=0.2)
-    except AssertionError as error:
-        raise BenchError(
-            f"only {taken_in(*dispatchers):,.0f} of {total:,.0f} actions were taken in when the "
-            "messages fell due: this machine is too busy to measure on"
-        ) from error
+def wait_taken_in(total: float, *dispatchers: Part) -> None:
+    """Until they have taken in so many."""
+    if not _all_taken_in(total, dispatchers, until_s=time.time() + _TAKE_IN_SECONDS):
+        raise BenchError(f"{total:,.0f} actions were not taken in within {_TAKE_IN_SECONDS} s")
+
+
+def _all_taken_in(total: float, dispatchers: Sequence[Part], *, until_s: float) -> bool:
+    while (found := taken_in(*dispatchers)) < total and time.time() < until_s:
+        time.sleep(0.2)
+    return found >= total
 
 
 def wait_delivered(total: float, dispatcher: Part, *, patience: float) -> None:

@@ -16,7 +16,7 @@ from bench.observing import Reader, Seen, account
 from bench.records import PARTITIONS
 from bench.report import Report
 from bench.scale import Scale
-from bench.stack import App, Stack, taken_in, wait_taken_in
+from bench.stack import App, Stack
 
 _SESSION_SECONDS: Final = 6.0
 _RATE: Final = 200
@@ -58,16 +58,19 @@ def _longest_wait(
     half = f"serving {PARTITIONS // 2} "
     for part in (near, far):
         eventually(lambda part=part: half in part.readiness()[1], 120, part.readiness)
-    topic = app.topic(name.replace(" ", ""))
     count = _RATE * scale.takeover_seconds
-    start_s = time.time() + scale.lead_seconds(count)
-    dues_ms = [round((start_s + number / _RATE) * 1000) for number in range(count)]
-    taken = taken_in(near, far)
-    app.actions.write(topic, dues_ms)
-    wait_taken_in(taken + count, near, far, before_s=start_s)
+    scheduled = app.schedule(
+        name.replace(" ", ""),
+        near,
+        far,
+        count=count,
+        lead_seconds=scale.lead_seconds(count),
+        per_second=_RATE,
+    )
+    topic, dues_ms = scheduled
     reader = Reader(app.servers, topic)
     seen: list[Seen] = []
-    while time.time() < start_s + _STRIKE_AFTER_SECONDS:
+    while time.time() < scheduled.start_s + _STRIKE_AFTER_SECONDS:
         seen += reader.poll(0.02)
     strike()
     try:
