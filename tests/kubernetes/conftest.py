@@ -19,6 +19,7 @@ from support.kubernetes.kubectl import Kubectl
 from support.kubernetes.node import LocalNode
 from support.kubernetes.operator_process import OperatorProcess
 from support.kubernetes.pods import Treatment
+from support.scram_broker import ScramBroker
 
 HERE = Path(__file__).parent
 CRDS = sorted((HERE.parents[1] / "crds").glob("*.yaml"))
@@ -128,6 +129,14 @@ def start_operator(
 def operator(start_operator: Callable[..., OperatorProcess]) -> OperatorProcess:
     """One operator that watches the test's namespace, ready."""
     return start_operator()
+
+
+@pytest.fixture(scope="session")
+def scram_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScramBroker]:
+    """A broker that wants TLS and SCRAM, with the user of the example."""
+    folder = tmp_path_factory.mktemp("scram")
+    with ScramBroker(folder, user="punctual", password="change-me") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,20 @@
-"""From `kubectl apply` to a delivered message: the pods' own commands run as processes here."""
+"""From `kubectl apply` to a delivered message, on a Kafka with TLS and SCRAM.
+
+The pods' own commands run here as processes, with what a kubelet would give them.
+"""
 
 import time
 from collections.abc import Callable
 from typing import Any
 
 from punctual_worker.contract.topics import TopicNames
-from punctual_worker.local.broker import EmbeddedBroker
 from support.eventually import eventually
 from support.kafka import Record, consume_committed, create_topic, produce
 from support.kubernetes.kubectl import Kubectl
 from support.kubernetes.operator_process import OperatorProcess
 from support.kubernetes.schedulers import KIND, scheduler
 from support.scheduler import at
+from support.scram_broker import ScramBroker
 
 
 def request(destination: str, number: int, seconds: float) -> Record:
@@ -27,18 +30,37 @@ def request(destination: str, number: int, seconds: float) -> Record:
     )
 
 
+def secret(name: str, entries: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "stringData": entries,
+    }
+
+
 def test_a_message_is_delivered_through_scaling_and_a_rolling_change(
     start_operator: Callable[..., OperatorProcess],
     kubectl: Kubectl,
     live_namespace: str,
-    broker: EmbeddedBroker,
+    scram_broker: ScramBroker,
     app_id: str,
 ) -> None:
     start_operator(resync_seconds=2)
-    servers, names = broker.bootstrap_servers, TopicNames(app_id)
+    servers, names = scram_broker.open_servers, TopicNames(app_id)
     destination = create_topic(servers, f"{app_id}-reminders", 2)
-    wanted: dict[str, Any] = {"appId": app_id, "destinations": [f"{app_id}-*"]}
-    kubectl.apply(scheduler("demo", servers, **wanted))
+    kubectl.apply(
+        secret("ca", {"ca.crt": scram_broker.authority}),
+        secret("user", {"username": "punctual", "password": "change-me"}),
+    )
+    login = {"mechanism": "ScramSha512", "credentialsSecretRef": {"name": "user"}}
+    wanted: dict[str, Any] = {
+        "appId": app_id,
+        "destinations": [f"{app_id}-*"],
+        "kafka": {"tls": {"caSecretRef": {"name": "ca"}}, "sasl": login},
+    }
+    secured = scram_broker.bootstrap_servers
+    kubectl.apply(scheduler("demo", secured, **wanted))
     kubectl.wait_condition(KIND, "demo", "Ready", timeout=150)
 
     produce(servers, names.requests, [request(destination, 0, 0.5)])
@@ -55,7 +77,7 @@ def test_a_message_is_delivered_through_scaling_and_a_rolling_change(
     eventually(lambda: status(kubectl)["readyReplicas"] == 2, 120, interval=0.5)
     before = {pod["metadata"]["name"] for pod in dispatchers(kubectl)}
     changed = {"dispatchers": {"replicas": 2, "retryBackoffMilliseconds": 500}}
-    kubectl.apply(scheduler("demo", servers, **wanted, **changed))
+    kubectl.apply(scheduler("demo", secured, **wanted, **changed))
 
     def are_new() -> bool:
         pods = {pod["metadata"]["name"] for pod in dispatchers(kubectl)}

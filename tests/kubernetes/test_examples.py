@@ -1,6 +1,5 @@
 """Every example is applied, as it stands but for where Kafka is, and becomes what it says."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,6 @@ from support.kubernetes.schedulers import KIND
 from support.scram_broker import ScramBroker
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScramBroker]:
-    """A broker as the example with SCRAM and TLS expects one."""
-    with ScramBroker(
-        tmp_path_factory.mktemp("scram"), user="punctual", password="change-me"
-    ) as running:
-        yield running
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -45,7 +35,7 @@ def test_an_example_can_be_applied_and_becomes_ready(
     (wanted,) = [each for each in objects if each["kind"] == "Scheduler"]
     name, spec = wanted["metadata"]["name"], wanted["spec"]
     if "tls" in spec["kafka"]:
-        secured: ScramBroker = request.getfixturevalue("secured")
+        secured: ScramBroker = request.getfixturevalue("scram_broker")
         spec["kafka"]["bootstrapServers"] = [secured.bootstrap_servers]
         (authority,) = [each for each in objects if each["metadata"]["name"] == "kafka-ca"]
         authority["stringData"]["ca.crt"] = secured.authority

@@ -28,6 +28,8 @@ class ScramBroker:
         pem = {name: (folder / f"{name}.pem").read_text() for name in ("ca", "cert", "key")}
         self.authority = pem["ca"]
         self.bootstrap_servers = f"{HOST}:{self._port}"
+        self.open_servers = f"{HOST}:{plain}"
+        """The same broker without all that, for the test's own clients."""
         extra = {
             "controller.quorum.voters": f"1@{HOST}:{controller}",
             "listeners": (
