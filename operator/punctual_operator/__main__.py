@@ -39,6 +39,7 @@ _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/nam
 _FIGURES_SECONDS: Final = 30.0
 _LOOK_SECONDS: Final = 2.0
 _API_THREADS: Final = 32
+_IO_THREADS: Final = 64
 _SILENT_SECONDS: Final = 60.0
 """A loop that was stuck for this long is not alive."""
 _log = logging.getLogger("punctual_operator")
@@ -104,7 +105,8 @@ class Operator:
         known = KnownSchedulers()
         for truth in ("True", "False", "Unknown"):
             self._metrics.schedulers.labels(truth).set_function(known.counter(truth))
-        with ThreadPoolExecutor(_API_THREADS, "api") as api, ThreadPoolExecutor(64, "io") as io:
+        api, io = ThreadPoolExecutor(_API_THREADS, "api"), ThreadPoolExecutor(_IO_THREADS, "io")
+        try:
             kubernetes = Kubernetes(_api_client(), api, self._metrics)
             if not await self._definition_is_there(kubernetes, stop, lost):
                 return
@@ -119,6 +121,10 @@ class Operator:
             await watches.stop()
             if ended_by_itself:
                 raise WatchesEndedError("The watches ended: see the log above.")
+        finally:
+            # who still waits for a Kafka that does not answer is not waited for
+            for threads in (api, io):
+                threads.shutdown(wait=False, cancel_futures=True)
 
     async def _definition_is_there(
         self, kubernetes: Kubernetes, stop: asyncio.Event, lost: asyncio.Event
@@ -199,10 +205,11 @@ def main() -> None:
             _log.info("metrics and health on %s", health.url)
             status = asyncio.run(operator.run())
         _log.info("stopped")
+        logging.shutdown()
+        os._exit(status)  # the ordinary end would wait for threads that wait for Kafka
     except (SettingsError, PunctualError, config.ConfigException) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
-    sys.exit(status)
 
 
 def _api_client() -> client.ApiClient:

@@ -23,6 +23,7 @@ _REST_SECONDS: Final = 0.5
 """Least pause between two runs for the same Scheduler."""
 _FAILED_SECONDS: Final = (2.0, 120.0)
 _WAITING_SECONDS: Final = (1.0, 30.0)
+_CLOSE_SECONDS: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -86,7 +87,7 @@ class WorkQueue:
             if entry.handle is not None:
                 entry.handle.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=10)
+            await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
 
     def _soon(self) -> list[_Entry]:
         now = time.monotonic()
