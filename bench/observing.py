@@ -213,9 +213,12 @@ def bare_read(servers: str, topic: str) -> tuple[int, float]:
             "log_level": 2,
         }
     )
-    began = time.monotonic()
     consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in range(PARTITIONS)])
-    count = ended = 0
+    while (first := consumer.poll(1)) is None:
+        pass
+    began = time.monotonic()  # connecting does not count
+    ended = int(first.error() is not None)
+    count = 1 - ended
     while ended < PARTITIONS:
         messages = consumer.consume(10_000, 0.1)
         ends = sum(message.error() is not None for message in messages)
