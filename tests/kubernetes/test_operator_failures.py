@@ -95,7 +95,7 @@ def test_a_broker_that_does_not_answer_is_tried_again_and_holds_up_nobody_else(
     broker: EmbeddedBroker,
     app_id: str,
 ) -> None:
-    operator = start_operator(kafka_timeout_seconds=20)
+    operator = start_operator(kafka_timeout_seconds=12)
     kubectl.apply(*(scheduler(f"lost{n}", f"127.0.0.1:{n}") for n in (1, 2, 3)))
     kubectl.apply(scheduler("fine", broker.bootstrap_servers, appId=app_id))
     ready(kubectl, "fine", "Serving")
