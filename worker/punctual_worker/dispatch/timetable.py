@@ -56,6 +56,8 @@ class PartitionTurn:
     def take_in(self, records: Iterable[LogRecord]) -> None:
         """Decide a batch of the log, in its order."""
         for record in records:
+            if record.offset < self._before.position:
+                continue  # the client began too early
             self._position = record.offset + 1
             if record.value is None or entries.is_own(record.key):
                 continue  # written by an owner of this partition: the table knows it already
