@@ -20,6 +20,16 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
 
 
+_HERE = Path(__file__).parent
+_started: list[RunningScheduler] = []
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """These processes end with the last test here: the others need the processor."""
+    if _started and (nextitem is None or nextitem.path.parent != _HERE):
+        _started.pop().stop()
+
+
 @pytest.fixture(scope="session")
 def scheduler(
     broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
@@ -30,6 +40,7 @@ def scheduler(
     )
     try:
         running_scheduler.start()
+        _started.append(running_scheduler)
         yield running_scheduler
     finally:
         running_scheduler.stop()

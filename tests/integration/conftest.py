@@ -7,6 +7,15 @@ from punctual_worker.local.broker import EmbeddedBroker
 from support.scheduler import RunningScheduler
 
 
+_started: list[RunningScheduler] = []
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """These processes end with the last test of the contract: the others need the processor."""
+    if _started and (nextitem is None or not nextitem.path.name.startswith("test_semantics")):
+        _started.pop().stop()
+
+
 @pytest.fixture(scope="session")
 def scheduler(
     broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
@@ -17,6 +26,7 @@ def scheduler(
     )
     try:
         running.start()
+        _started.append(running)
         # the first request finds everything cold: tests with short times come after it
         warm = running.new_destination("warm-up")
         running.request({"deliver-to": warm, "delay": "0s"})

@@ -43,7 +43,10 @@ class Sent:
         self.expired = scheduler.request(
             {"deliver-to": self.destination, "deliver-at": at(-10), "expires-at": at(-5)}
         )
-        scheduler.delivered(self.destination, 20)
+        # another app delivers to the same topic: none of our business
+        foreign = Record(b"v", b"k", [("x-scheduler-source", b"other-schedule-requests/0/7")])
+        produce(scheduler.bootstrap_servers, self.destination, [foreign])
+        scheduler.delivered(self.destination, 21)
         scheduler.wait_until_decided(self.expired, self.in_use, *self.soon)
 
     def add(self, request_id: str, when: str) -> Record:
@@ -115,7 +118,11 @@ def test_what_was_planted_is_found_and_named(sent: Sent, tmp_path: Path) -> None
     _bury(sent, buried)
     _deliver_by_hand(sent, early, timestamp_ms=1_700_000_000_000)
     _pass_with_the_cursor(sent, 1)
-    copied = consume_committed(servers, sent.destination, 20)[0]
+    copied = next(
+        record
+        for record in consume_committed(servers, sent.destination, 21)
+        if b"audited-" in (record.header("x-scheduler-source") or b"")
+    )
     produce(servers, sent.destination, [Record(copied.value, copied.key, copied.headers)])
     _deliver_by_hand(sent, sent.refused)
     skipped = sent.add("skipped", sent.far)

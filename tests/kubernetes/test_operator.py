@@ -161,8 +161,9 @@ def test_a_change_rolls_exactly_what_it_touches(
     def changed_by(change: Callable[[], object]) -> set[str]:
         before = templates(kubectl)
         change()
-        after = eventually(lambda: (now := templates(kubectl)) != before and now, 60, interval=0.2)
-        wait_observed(kubectl)
+        eventually(lambda: templates(kubectl) != before, 60, interval=0.2)
+        wait_observed(kubectl)  # they are changed one after the other
+        after = templates(kubectl)
         return {part for part in after if after[part] != before.get(part)}
 
     assert changed_by(lambda: apply(**both, horizonDays=30)) == {"intake"}

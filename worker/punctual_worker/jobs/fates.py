@@ -75,7 +75,10 @@ class Knowledge:
 def judge(gathered: DataFrame, known: Knowledge) -> DataFrame:
     """Adds `fate`, `problems` and `reason` to each request of the time before the job began."""
     ends = _lookup(known.request_ends, sf.col("partition"))
-    ours = gathered.where((sf.col("tag") != NATIVE_SOURCE) | (sf.col("offset") < ends))
+    # A destination may be shared: a delivery alone, of another topic's request, is not of this app.
+    known_here = sum(sf.size(name) for name in ("entries", "tombstones", "codes", "events"))
+    native = sf.col("tag") == NATIVE_SOURCE
+    ours = gathered.where((native & (sf.col("offset") < ends)) | (~native & (known_here > 0)))
     return _with_fate(_with_neighbours(_with_places(_with_plan(ours), known)), known)
 
 
