@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import pytest
 from punctual_worker.local.broker import EmbeddedBroker
 
-
 _BESIDE = ("kubernetes", "simulation", "unit")
 _BESIDE_FILES = ("audit", "broker", "intake_restarts", "jars", "tether", "topics", "up")
 

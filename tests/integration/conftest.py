@@ -6,7 +6,6 @@ import pytest
 from punctual_worker.local.broker import EmbeddedBroker
 from support.scheduler import RunningScheduler
 
-
 _started: list[RunningScheduler] = []
 
 
