@@ -30,11 +30,12 @@ def test_due_in_the_future_is_delivered_then_and_never_before(
     assert delivered.timestamp_ms - _ms(asked_for) < 5_000
 
 
-@pytest.mark.parametrize("when", [at(-3600), "1999-12-31T23:59:59Z", "1969-07-20T20:17:40Z"])
+@pytest.mark.parametrize("when", ["an hour ago", "1999-12-31T23:59:59Z", "1969-07-20T20:17:40Z"])
 def test_due_in_the_past_is_delivered_at_once(
     scheduler: RunningScheduler, out: str, when: str
 ) -> None:
-    scheduler.request({"deliver-to": out, "deliver-at": when})
+    moment = at(-3600) if when == "an hour ago" else when
+    scheduler.request({"deliver-to": out, "deliver-at": moment})
     assert len(scheduler.delivered(out, 1)) == 1
 
 
