@@ -37,7 +37,7 @@ lint: $(STAMP)
 	@$(BIN)/lint-imports --no-logo
 
 test: setup chromium lint
-	@$(BIN)/pytest --numprocesses 2 --dist loadgroup $(ARGS)
+	@$(BIN)/pytest $(ARGS)
 
 chaos: setup
 	@$(BIN)/python tests/chaos/run.py --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)

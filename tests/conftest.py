@@ -6,18 +6,6 @@ from collections.abc import Iterator
 import pytest
 from punctual_worker.local.broker import EmbeddedBroker
 
-_BESIDE = ("kubernetes", "simulation", "unit")
-_BESIDE_FILES = ("audit", "broker", "intake_restarts", "jars", "tether", "topics", "up")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two halves that run beside each other, because most tests wait most of the time."""
-    for item in items:
-        folders = item.path.relative_to(item.config.rootpath).parts
-        file = item.path.stem.removeprefix("test_")
-        beside = any(name in folders for name in _BESIDE) or file in _BESIDE_FILES
-        item.add_marker(pytest.mark.xdist_group("beside" if beside else "main"))
-
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
