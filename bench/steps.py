@@ -136,7 +136,7 @@ class Dispatcher:
         self._outcome = turn.finish()
 
     def _produce(self) -> None:
-        for entry, its_headers in self._outcome.deliveries:
+        for entry, its_headers, _ in self._outcome.deliveries:
             self._producer.produce(
                 entry.plan.destination, entry.value, entry.user_key, -1, headers=its_headers
             )

@@ -170,6 +170,37 @@ def test_consumers_get_what_they_know(scheduler: RunningScheduler, old: Old) -> 
     assert all(record.timestamp_ms >= due * 1000 for record in list(found.values())[:4])
 
 
+def test_a_partition_key_chooses_the_partition_as_karafkas_producer_does(
+    scheduler: RunningScheduler, old: Old
+) -> None:
+    tenants = [f"tenant-{n}" for n in range(6)]
+    by_librdkafka = produce(
+        scheduler.bootstrap_servers,
+        create_topic(scheduler.bootstrap_servers, f"{old.out}-expected", 2),
+        [Record(b"", key=tenant.encode()) for tenant in tenants],
+        config={"partitioner": "consistent_random"},
+    )
+    # numbers that are not to count: each names the other partition
+    old.send(
+        old.karafka,
+        *(
+            dialects.karafka(
+                *(f"placed-{tenant}".encode(), tenant.encode()),
+                epoch=1,
+                topic=old.out,
+                key=f"placed-{tenant}",
+                partition=1 - placed.partition,
+                partition_key=tenant,
+            )
+            for tenant, placed in zip(tenants, by_librdkafka, strict=True)
+        ),
+    )
+    found = delivered(scheduler, old, *(f"placed-{tenant}".encode() for tenant in tenants))
+    expected = {f"placed-{one.key.decode()}".encode(): one.partition for one in by_librdkafka}
+    assert {key: record.partition for key, record in found.items()} == expected
+    assert set(expected.values()) == {0, 1}
+
+
 def test_the_same_key_replaces_and_a_null_value_cancels(
     scheduler: RunningScheduler, old: Old
 ) -> None:

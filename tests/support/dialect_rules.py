@@ -30,6 +30,7 @@ class Asked:
     value: bytes | None
     headers: Headers
     partition: bytes | None = None
+    partition_key: bytes | None = None
 
 
 @dataclass
@@ -143,6 +144,7 @@ def _karafka(request: Request, _: Dialect) -> tuple[str, Asked | None]:
         request.value,
         [*request.headers, *origin],
         found.get("schedule_target_partition"),
+        found.get("schedule_target_partition_key"),
     )
 
 

@@ -55,6 +55,7 @@ def karafka(
     topic: str,
     key: str | None = None,
     partition: int | str | None = None,
+    partition_key: str | None = None,
     headers: Headers | None = None,
 ) -> Record:
     wanted: Headers = [
@@ -68,6 +69,8 @@ def karafka(
         wanted.append(("schedule_target_partition", str(partition).encode()))
     if key is not None:
         wanted.append(("schedule_target_key", key.encode()))
+    if partition_key is not None:
+        wanted.append(("schedule_target_partition_key", partition_key.encode()))
     return Record(value, key=schedule_id, headers=wanted)
 
 

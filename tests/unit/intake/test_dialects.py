@@ -1,50 +1,19 @@
 """Requests of other schedulers: each becomes the action that its own scheduler would carry out."""
 
-import random
 import zlib
 
 import pytest
-from punctual_worker.contract.actions import Plan, decode_plan, split_action_headers
+from punctual_worker.contract.actions import decode_plan, split_action_headers
 from punctual_worker.contract.dialects import Dialect
-from punctual_worker.intake.sources import Source
 from pyspark.sql import SparkSession
 from support import dialects
-from support.dialect_rules import rule
+from support.dialect_routing import ALL, DUE_S, NOW_S, OLD, TAG, delivery, routed, source
 from support.kafka import Record
-from support.request_rules import Request, World
-from support.routing import Routed, route, rules
+from support.request_rules import Request
+from support.routing import route, rules
 
-NOW_S = 1_794_996_000
-DUE_S = NOW_S + 86_400
-OLD = "old-schedules"
-TAG = f"{zlib.crc32(OLD.encode()):08x}"
 NATIVE = {"x-scheduler-action", "x-scheduler-deliver-to", "x-scheduler-deliver-at"}
 NATIVE |= {"x-scheduler-request-id", "x-scheduler-deliver-partition"}
-ALL = [dialect for dialect in Dialect if dialect is not Dialect.NATIVE]
-
-
-def source(dialect: Dialect) -> Source:
-    return Source(OLD, dialect, TAG, partitions=3)
-
-
-def routed(
-    spark: SparkSession, dialect: Dialect, *records: Record, **settings: object
-) -> list[Routed]:
-    requests = [
-        Request(2, 40 + index, NOW_S * 1000 + 999, one.key, one.value, tuple(one.headers))
-        for index, one in enumerate(records)
-    ]
-    known = rules(sources={OLD: dialect.value}, **settings)  # type: ignore[arg-type]
-    return route(spark, requests, known, source=source(dialect))
-
-
-def delivery(action: Routed) -> tuple[Plan, bytes | None, bytes | None, dialects.Headers]:
-    """Plan, key, value and headers of what the dispatcher would deliver."""
-    assert action.is_action, action
-    headers, key, plan_text = split_action_headers(action.headers)
-    plan = decode_plan(plan_text)
-    value = None if plan.null_value else action.value
-    return plan, key, value, [h for h in headers if not h[0].startswith("x-scheduler-")]
 
 
 def test_etf1_headers_say_when_and_where_to(spark: SparkSession) -> None:
@@ -78,38 +47,6 @@ def test_of_repeated_etf1_headers_the_first_counts(spark: SparkSession) -> None:
     assert (plan.due_ms, plan.destination, key) == (DUE_S * 1000, "t", None)
 
 
-def test_karafka_headers_say_when_and_where_to(spark: SparkSession) -> None:
-    one = dialects.karafka(
-        b"events-1",
-        b"\x00payload",
-        epoch=DUE_S,
-        topic="events",
-        key="user-7",
-        partition=5,
-        headers=[("trace", b"1"), ("schedule_source_topic", b"of an earlier delivery")],
-    )
-    (action,) = routed(spark, Dialect.KARAFKA, one)
-    plan, key, value, headers = delivery(action)
-    assert (plan.verb, plan.due_ms, plan.destination) == ("R", DUE_S * 1000, "events")
-    assert (plan.partition, plan.request_id, key, value) == (
-        *(5, "events-1"),
-        *(b"user-7", b"\x00payload"),
-    )
-    assert headers == [
-        *(header for header in one.headers if header[0] != "schedule_source_topic"),
-        ("schedule_source_topic", OLD.encode()),
-        ("schedule_source_partition", b"2"),
-        ("schedule_source_offset", b"40"),
-        ("schedule_source_key", b"events-1"),
-    ]
-
-
-def test_karafka_can_schedule_a_null_value(spark: SparkSession) -> None:
-    one = dialects.karafka(b"i", None, epoch=DUE_S, topic="t", key="k")
-    plan, key, value, _ = delivery(routed(spark, Dialect.KARAFKA, one)[0])
-    assert (plan.verb, key, value) == ("R", b"k", None)
-
-
 @pytest.mark.parametrize(
     ("dialect", "encode"),
     [(Dialect.KMS_JSON, dialects.kms_json), (Dialect.KMS_AVRO, dialects.kms_avro)],
@@ -134,23 +71,6 @@ def test_a_null_value_cancels(spark: SparkSession, dialect: Dialect) -> None:
     (action,) = routed(spark, dialect, Record(None, key=b"r|1"))
     assert action.plan == f"1|C|0||||nb|||{OLD}||||r|1"
     assert action.value == b""
-
-
-def test_what_karafka_writes_to_cancel_and_after_a_delivery_cancels(spark: SparkSession) -> None:
-    done = dialects.karafka(b"i", None, epoch=DUE_S, topic="t")
-    done.headers[2] = ("schedule_source_type", b"tombstone")
-    for action in routed(spark, Dialect.KARAFKA, dialects.karafka_cancel(b"i"), done):
-        assert decode_plan(action.plan.encode()).verb == "C"
-
-
-def test_what_the_dispatcher_must_reject_is_a_native_request_then(spark: SparkSession) -> None:
-    one = dialects.karafka(b"id", b"v", epoch=DUE_S, topic="t", partition=3)
-    (action,) = routed(spark, Dialect.KARAFKA, one)
-    headers, key, _ = split_action_headers(action.headers)
-    again = Request(0, 1, NOW_S * 1000, key, action.value, tuple(headers))
-    (native,) = route(spark, [again], rules())
-    mine, theirs = decode_plan(native.plan.encode()), decode_plan(action.plan.encode())
-    assert mine == theirs._replace(flags="", source="")
 
 
 def test_a_message_that_we_delivered_can_be_scheduled_again(spark: SparkSession) -> None:
@@ -338,86 +258,6 @@ def test_the_past_is_taken_and_the_allow_list_applies(
     taken, refused = routed(spark, dialect, past, other, destinations=["orders.*"])
     assert decode_plan(taken.plan.encode()).due_ms <= 1000
     assert refused.codes == {"destination-not-allowed"}
-
-
-OWN = frozenset(
-    {OLD, *(f"test-schedule-{n}" for n in ("requests", "actions", "rejections", "history"))}
-)
-STRICT = (Dialect.MESSAGE_SCHEDULER, Dialect.KARAFKA, Dialect.KMS_AVRO)
-"""Those of which the oracle knows every record; Spark reads some JSON that Python's library does
-not, such as an object with something behind it."""
-
-
-def half_valid(rnd: random.Random, dialect: Dialect) -> Record:
-    topic, key = rnd.choice(["t", "u", "orders.eu", "a/b", OLD]), "k"
-    seconds = rnd.choice([0, 1, DUE_S, DUE_S + 1, DUE_S * 1000, 10**14, -1])
-    kms = {"topic": topic, "key": b"\xff", "headers": rnd.choice([None, {}, {"a": b"1"}])}
-    kms["time_ms"] = rnd.choice([seconds, seconds * 1000, -(2**63)])
-    value, partition = rnd.choice([None, b"", b"v"]), rnd.choice([None, 0, 7, "x"])
-    one = {
-        Dialect.MESSAGE_SCHEDULER: dialects.etf1(b"i", value, epoch=seconds, topic=topic, key=key),
-        Dialect.KARAFKA: dialects.karafka(
-            b"i",
-            value,
-            epoch=seconds,
-            topic=topic,
-            key=key,
-            partition=partition,
-        ),
-        Dialect.KMS_JSON: dialects.kms_json(b"i", value, **kms),  # type: ignore[arg-type]
-        Dialect.KMS_AVRO: dialects.kms_avro(b"i", value, **kms),  # type: ignore[arg-type]
-    }[dialect]
-    odd = [b"[" * 5000, b'{"time": ' + b"9" * 2000 + b"}", b"\x02\x02t\xfe\xff\xff\xff\x0f"]
-    if rnd.random() < 0.02:
-        return Record(rnd.choice(odd), key=b"i")
-
-    def mutated(content: bytes | None) -> bytes | None:
-        if content is None or rnd.random() < 0.3:
-            return rnd.choice([None, b"", rnd.randbytes(rnd.randrange(60))])
-        at = rnd.randrange(len(content) + 1)
-        return content[:at] + rnd.randbytes(rnd.randrange(4)) + content[at + rnd.randrange(3) :]
-
-    headers = [(n, mutated(v) if rnd.random() < 0.1 else v) for n, v in one.headers]
-    rnd.shuffle(headers)
-    content = mutated(one.value) if rnd.random() < 0.4 else one.value
-    return Record(content, key=mutated(one.key) if rnd.random() < 0.1 else one.key, headers=headers)
-
-
-@pytest.mark.parametrize("dialect", ALL)
-def test_every_record_is_an_action_or_a_rejection_as_the_oracle_says(
-    spark: SparkSession, dialect: Dialect
-) -> None:
-    rnd = random.Random(20261118)
-    records = [half_valid(rnd, dialect) for _ in range(1500)]
-    accepted = 0
-    for index, (record, result) in enumerate(
-        zip(records, routed(spark, dialect, *records), strict=True)
-    ):
-        request = Request(
-            *(2, 40 + index, NOW_S * 1000 + 999, record.key, record.value), tuple(record.headers)
-        )
-        ruling = rule(dialect, request, World(OWN))
-        if ruling.unclear:
-            continue
-        if dialect in STRICT or not ruling.codes:
-            assert result.is_action == (not ruling.codes), (record, ruling, result)
-        if not result.is_action:
-            assert result.value == record.value
-            if dialect in (Dialect.MESSAGE_SCHEDULER, Dialect.KARAFKA):
-                assert result.codes == ruling.codes, (record, ruling, result)
-            continue
-        accepted += 1
-        if ruling.codes:
-            continue
-        plan, key, value, headers = delivery(result)
-        if ruling.asked is None:
-            assert plan.verb == "C", (record, result)
-            continue
-        asked = ruling.asked
-        assert (plan.due_ms, plan.destination.encode()) == (ruling.due_ms, asked.to)
-        assert (key, value) == (asked.key, asked.value), (record, result)
-        assert sorted(headers, key=str) == sorted(asked.headers, key=str)
-    assert 150 < accepted < 1350, "the generator has become one-sided"
 
 
 def test_a_native_source_keeps_its_own_coordinates(spark: SparkSession) -> None:

@@ -30,6 +30,9 @@ NEVER_MS: Final = 253_402_300_799_999
 """Due time of what is paused: the end of the year 9999, beyond every horizon."""
 BARE: Final = "b"
 """Flags of a plan: the user's value is null; it is delivered without our trace headers."""
+PLACED: Final = "h"
+"""Flag of a plan: a partition key among its headers chooses the partition. A flag, and not another
+field: dispatchers that do not know it read the plan all the same, and place by the record's key."""
 ORDER_BYTES: Final = 8
 """Length of the due time in an order key; the action key follows."""
 
@@ -89,6 +92,11 @@ class Plan(NamedTuple):
     def bare(self) -> bool:
         """Whether it is delivered without our trace headers."""
         return BARE in self.flags
+
+    @property
+    def placed(self) -> bool:
+        """Whether a partition key among its headers chooses the partition."""
+        return PLACED in self.flags
 
     @property
     def paused(self) -> bool:

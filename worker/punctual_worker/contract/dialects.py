@@ -24,4 +24,7 @@ class Dialect(StrEnum):
     """Karafka's scheduled messages: headers `schedule_*`."""
 
 
+KARAFKA_PARTITION_KEY: Final = "schedule_target_partition_key"
+"""Header whose hash chooses the partition of what is delivered, while the record's key is another;
+intake marks plans that have one with the flag `PLACED`, and the dispatcher reads it."""
 NAMES: Final = tuple(dialect.value for dialect in Dialect)

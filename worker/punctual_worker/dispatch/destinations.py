@@ -92,6 +92,10 @@ class Destinations:
             return _PROBE
         return _READY
 
+    def count(self, topic: str) -> int | None:
+        """Partitions of a topic, as far as known: always of what was judged to be ready."""
+        return self._known.get(topic)
+
     @property
     def _all_well(self) -> bool:
         return not (self._failing or self._failed_messages or self._suspects)

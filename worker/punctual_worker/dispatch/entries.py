@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import ormsgpack
 
-from punctual_worker.contract import actions, headers, times
+from punctual_worker.contract import actions, dialects, headers, times
 from punctual_worker.contract.codes import Code
 
 
@@ -44,6 +44,8 @@ class Delivery(NamedTuple):
 
     entry: Entry
     headers: actions.Headers
+    place: int | None = None
+    """Hash that chooses the partition, where neither a number nor the record's key does."""
 
 
 class Rejection(NamedTuple):
@@ -161,12 +163,20 @@ def _written_ms(ms: int) -> bytes:
 def deliver(entry: Entry, *, requests_topic: str, trace: bool) -> Delivery:
     """The delivered record, as the contract describes it."""
     result = user_headers(entry)
-    if trace and not entry.plan.bare:
+    if entry.plan.bare:
+        return Delivery(entry, result, _place_of(entry) if entry.plan.placed else None)
+    if trace:
         if entry.plan.request_id:
             result.append((headers.REQUEST_ID, entry.plan.request_id.encode()))
         result.append((headers.SCHEDULED_FOR, _written_ms(entry.plan.wanted_ms)))
         result.append((headers.SOURCE, source_of(entry, requests_topic)))
     return Delivery(entry, result)
+
+
+def _place_of(entry: Entry) -> int | None:
+    """As librdkafka's default partitioner hashes: what Karafka's producer hands the key to."""
+    key = dict(entry.headers).get(dialects.KARAFKA_PARTITION_KEY)
+    return zlib.crc32(key) if key else None
 
 
 def reject(

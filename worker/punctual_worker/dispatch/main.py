@@ -26,6 +26,7 @@ from punctual_worker.dispatch.writing import (
     AtLeastOnceWriter,
     BrokenError,
     ExactlyOnceWriter,
+    PartitionCount,
     Sweeper,
     Writer,
     anything_left_behind,
@@ -150,7 +151,8 @@ class Dispatcher:
             stores=self._directory,
             store_max_age_ms=_milliseconds(actions, "delete.retention.ms") // 2,
         )
-        writer = self._new_writer(states[topics.rejections])
+        destinations = Destinations(self._list_partitions, now_ms)
+        writer = self._new_writer(states[topics.rejections], destinations.count)
         group = Group(
             self._config,
             topic=topics.actions,
@@ -168,19 +170,22 @@ class Dispatcher:
                 policy=policy,
                 deliver_if_lost=settings.on_lost_checkpoint == "deliver",
             ),
-            destinations=Destinations(self._list_partitions, now_ms),
+            destinations=destinations,
             metrics=self._metrics,
             group_token=(lambda: group.metadata) if exactly_once else (lambda: group.consumer),
             turn_max_records=settings.turn_max_records,
         )
         return Loop(parts)
 
-    def _new_writer(self, rejections: TopicState) -> Writer:
+    def _new_writer(self, rejections: TopicState, count_of: PartitionCount) -> Writer:
         settings = self._settings
         compacted = "compact" in rejections.config.get("cleanup.policy", "")
         if settings.guarantee == "at-least-once":
             return AtLeastOnceWriter(
-                self._config, topics=settings.topics, rejections_compacted=compacted
+                self._config,
+                topics=settings.topics,
+                rejections_compacted=compacted,
+                count_of=count_of,
             )
         return ExactlyOnceWriter(
             self._config,
@@ -188,6 +193,7 @@ class Dispatcher:
             transactional_id=self._writer_id,
             transaction_timeout_ms=settings.transaction_timeout_ms,
             rejections_compacted=compacted,
+            count_of=count_of,
         )
 
     def _topic_id(self, topic: str) -> str:

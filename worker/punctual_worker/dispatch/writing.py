@@ -29,6 +29,10 @@ _MESSAGE_TIMEOUT_MS: Final = 5_000
 _PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
 
 
+PartitionCount = Callable[[str], int | None]
+"""How many partitions a destination has, where that is known."""
+
+
 class DestinationError(Exception):
     """Destinations or messages refused: nothing was written; try again without them."""
 
@@ -72,10 +76,16 @@ class _Records:
     """The records of a turn, produced one after the other. Collects what goes wrong."""
 
     def __init__(
-        self, config: dict[str, Any], *, topics: TopicNames, rejections_compacted: bool
+        self,
+        config: dict[str, Any],
+        *,
+        topics: TopicNames,
+        rejections_compacted: bool,
+        count_of: PartitionCount,
     ) -> None:
         self._errors: list[tuple[KafkaError, Message]] = []
         self._topics = topics
+        self._count_of = count_of
         self._rejections_compacted = rejections_compacted
         self.producer = Producer(
             {
@@ -105,14 +115,17 @@ class _Records:
         """Hand everything but the checkpoints to the client; it is sent while we go on."""
         self._errors.clear()
         for partition, outcome, _ in works:
-            for entry, headers in outcome.deliveries:
+            for entry, headers, place in outcome.deliveries:
                 plan = entry.plan
+                number = plan.partition
+                if place is not None and (count := self._count_of(plan.destination)):
+                    number = place % count
                 self._send(
                     plan.destination,
                     entry.user_key,
                     entry.value,
                     headers,
-                    -1 if plan.partition is None else plan.partition,
+                    -1 if number is None else number,
                 )
             for rejection in outcome.rejections:
                 key = rejection.entry.user_key
@@ -198,6 +211,7 @@ class ExactlyOnceWriter:
         transactional_id: str,
         transaction_timeout_ms: int,
         rejections_compacted: bool,
+        count_of: PartitionCount,
     ) -> None:
         """Waits for a former owner of the transactional id to be fenced and its work aborted."""
         self._timeout = transaction_timeout_ms / 1000
@@ -209,6 +223,7 @@ class ExactlyOnceWriter:
         }
         self._topics = topics
         self._rejections_compacted = rejections_compacted
+        self._count_of = count_of
         self._caller = Caller()
         self._records = self._new_records(60)
 
@@ -256,7 +271,10 @@ class ExactlyOnceWriter:
 
     def _new_records(self, patience: float) -> _Records:
         records = _Records(
-            self._config, topics=self._topics, rejections_compacted=self._rejections_compacted
+            self._config,
+            topics=self._topics,
+            rejections_compacted=self._rejections_compacted,
+            count_of=self._count_of,
         )
         try:
             self._caller.call(
@@ -288,13 +306,19 @@ class AtLeastOnceWriter:
     """Without transactions: everything is written before the checkpoint moves."""
 
     def __init__(
-        self, config: dict[str, Any], *, topics: TopicNames, rejections_compacted: bool
+        self,
+        config: dict[str, Any],
+        *,
+        topics: TopicNames,
+        rejections_compacted: bool,
+        count_of: PartitionCount,
     ) -> None:
         self._actions = topics.actions
         self._records = _Records(
             {"message.timeout.ms": _MESSAGE_TIMEOUT_MS, **config},
             topics=topics,
             rejections_compacted=rejections_compacted,
+            count_of=count_of,
         )
 
     def write(
@@ -336,6 +360,7 @@ class Sweeper:
             {"message.timeout.ms": 10_000, "linger.ms": 5, **config},
             topics=topics,
             rejections_compacted=False,
+            count_of=lambda _: None,
         )
 
     def bury(self, partition: int, orders: Iterable[bytes]) -> bool:

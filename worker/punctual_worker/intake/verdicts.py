@@ -61,7 +61,7 @@ def _is_faultless(rules: Rules) -> Column:
     return sf.coalesce(faultless, sf.lit(False))
 
 
-def plan_text(*, source: str = "", value: str = "value", flags: str = "") -> Column:
+def plan_text(*, source: str = "", value: str = "value", flags: Column | None = None) -> Column:
     """As `contract.actions.encode_plan` would write it, with `flags` beside that of a null value.
 
     `value`: the column with what is to be delivered.
@@ -71,6 +71,7 @@ def plan_text(*, source: str = "", value: str = "value", flags: str = "") -> Col
     def when_timed(column: str) -> Column:
         return sf.when(timed, sf.col(column)).cast("string")
 
+    null_value = sf.when(sf.col(value).isNull(), sf.lit(NULL_VALUE)).otherwise(sf.lit(""))
     fields = {
         "version": sf.lit(PLAN_VERSION),
         "verb": sf.col("verb"),
@@ -78,9 +79,7 @@ def plan_text(*, source: str = "", value: str = "value", flags: str = "") -> Col
         "destination": when_timed("destination"),
         "partition": when_timed("to_partition"),
         "expires_ms": when_timed("expires_ms"),
-        "flags": sf.when(sf.col(value).isNull(), sf.lit(NULL_VALUE + flags)).otherwise(
-            sf.lit(flags)
-        ),
+        "flags": null_value if flags is None else sf.concat(null_value, flags),
         "source": sf.lit(source),
         "misfire": when_timed("misfire"),
         "cron": when_timed("cron"),

@@ -4,6 +4,7 @@ A dialect gives, beside the record itself:
 
 - `verb`: REPLACE or CANCEL; null where the record cannot be read at all
 - `to_text`, `time_text`, `partition_text`: destination, time and partition as they were given
+- `is_placed`: whether a partition key among its headers chooses the partition
 - `at_ms`: the time, if it is one
 - `out_key`, `out_value`, `out_headers`: what is to be delivered
 
@@ -19,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from punctual_worker.contract import headers as names
-from punctual_worker.contract.actions import BARE, Verb
+from punctual_worker.contract.actions import BARE, PLACED, Verb
 from punctual_worker.contract.codes import Code
 from punctual_worker.intake import times
 from punctual_worker.intake.faults import Fault, describe, is_allowed, is_timed, is_too_far, shown
@@ -89,7 +90,8 @@ def with_verdict(read: DataFrame, rules: Rules, source: Source, words: Words) ->
     return judged.withColumns(
         {
             "plan": sf.when(
-                sf.col("accepted"), plan_text(source=source.topic, value="out_value", flags=BARE)
+                sf.col("accepted"),
+                plan_text(source=source.topic, value="out_value", flags=_flags()),
             ),
             "out_headers": _delivered_headers(),
             "codes": sf.when(refused, rarely(codes)),
@@ -98,10 +100,16 @@ def with_verdict(read: DataFrame, rules: Rules, source: Source, words: Words) ->
     )
 
 
+def _flags() -> Column:
+    is_placed = is_timed() & sf.col("is_placed")
+    return sf.when(is_placed, sf.lit(BARE + PLACED)).otherwise(sf.lit(BARE))
+
+
 def _with_parsed(read: DataFrame, rules: Rules) -> DataFrame:
     id_text = sf.col("key").cast("string")
     id_is_legal = sf.octet_length(id_text).between(1, MAX_ID_BYTES) & sf.is_valid_utf8(id_text)
     partition = sf.col("partition_text")
+    asked_partition = sf.when(partition.rlike(_PARTITION), partition.try_cast("int"))
     nothing = sf.lit(None).cast("string")
     foreign = sf.filter(
         "out_headers",
@@ -111,7 +119,9 @@ def _with_parsed(read: DataFrame, rules: Rules) -> DataFrame:
         {
             "request_id": sf.when(id_is_legal, id_text),
             "destination": sf.when(is_legal_topic(sf.col("to_text")), sf.col("to_text")),
-            "to_partition": sf.when(partition.rlike(_PARTITION), partition.try_cast("int")),
+            "asked_partition": asked_partition,
+            # A partition key counts for more, as in Karafka's producer.
+            "to_partition": sf.when(~sf.col("is_placed"), asked_partition),
             "due_ms": sf.col("at_ms"),
             "hash": sf.crc32(sf.coalesce(id_text.cast("binary"), sf.lit(b""))),
             "fits": sf.col("request_bytes") + _ACTION_ROOM_BYTES <= rules.max_action_bytes,
@@ -219,7 +229,7 @@ def _possible_faults(rules: Rules, words: Words) -> list[Fault]:
         ),
         _fault(
             Code.INVALID_DELIVER_PARTITION,
-            timed & partition.isNotNull() & sf.col("to_partition").isNull(),
+            timed & partition.isNotNull() & sf.col("asked_partition").isNull(),
             sf.concat(shown(words.partition, partition), sf.lit(": want a partition's number.")),
         ),
         _fault(

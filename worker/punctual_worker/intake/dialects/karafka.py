@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from punctual_worker.contract.actions import Verb
+from punctual_worker.contract.dialects import KARAFKA_PARTITION_KEY
 from punctual_worker.intake.dialects.judging import Words, header, seconds_ms
 
 _VERSION: Final = "schedule_schema_version"
@@ -55,6 +56,9 @@ def read(records: DataFrame) -> DataFrame:
                 "to_text": _given(_TARGET_TOPIC).cast("string"),
                 "time_text": _given(_EPOCH).cast("string"),
                 "partition_text": _given(_TARGET_PARTITION).cast("string"),
+                "is_placed": sf.coalesce(
+                    sf.octet_length(_given(KARAFKA_PARTITION_KEY)) > 0, sf.lit(False)
+                ),
                 "out_key": _given(_TARGET_KEY),
                 "out_value": sf.col("value"),
                 "out_headers": sf.concat(earlier, _origin()),

@@ -132,6 +132,7 @@ def _read(records: DataFrame, *, readable: Column, time_text: Column, at_ms: Col
             "to_text": sf.col("found.topic"),
             "time_text": time_text,
             "partition_text": sf.lit(None).cast("string"),
+            "is_placed": sf.lit(False),
             "at_ms": at_ms,
             "out_headers": sf.coalesce("out_headers", no_headers()),
         }

@@ -41,6 +41,7 @@ def read(records: DataFrame) -> DataFrame:
                 "to_text": _given(_TARGET_TOPIC).cast("string"),
                 "time_text": _given(_EPOCH).cast("string"),
                 "partition_text": sf.lit(None).cast("string"),
+                "is_placed": sf.lit(False),
                 "out_key": sf.when(~cancels, _given(_TARGET_KEY)),
                 "out_value": sf.col("value"),
                 "out_headers": sf.concat(sf.coalesce("kept", no_headers()), _origin()),
