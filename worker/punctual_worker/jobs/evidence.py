@@ -32,6 +32,7 @@ def request_facts(records: DataFrame) -> DataFrame:
         sf.coalesce(sf.upper(_text(header, names.ACTION)), sf.lit("ADD")).alias("requested_verb"),
         _text(header, names.REQUEST_ID).alias("requested_id"),
         _text(header, names.DELIVER_TO).alias("requested_destination"),
+        _text(header, names.CRON).alias("requested_cron"),
     )
 
 

@@ -87,12 +87,14 @@ def _with_plan(rows: DataFrame) -> DataFrame:
     spelled = [part for verb in Verb for part in (sf.lit(verb.name), sf.lit(verb.value))]
     verb = sf.coalesce("verb", sf.create_map(*spelled)[sf.col("requested_verb")])
     destination = sf.coalesce(sf.nullif("destination", sf.lit("")), "requested_destination")
+    # The log forgets a recurring schedule that is over, and its fires still name the request.
+    cron = sf.coalesce(sf.nullif("cron", sf.lit("")), "requested_cron")
     return rows.withColumns(
         {
             "verb": verb,
             "destination": destination,
             "id": sf.coalesce(sf.nullif("id", sf.lit("")), "requested_id"),
-            "recurring": sf.coalesce(sf.col("cron") != "", sf.lit(False)),
+            "recurring": cron.isNotNull(),
             "action_key": sf.concat_ws("/", "tag", "partition", "offset"),
             "delivered": sf.filter(
                 "deliveries", lambda one: destination.isNull() | (one["topic"] == destination)
