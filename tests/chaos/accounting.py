@@ -7,23 +7,16 @@ each was decided, so the check asks whether any course of events explains what c
 import json
 import time
 import uuid
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
+from datetime import datetime
 
+from chaos.fates import Fate, Fire, Told, Verdict
 from chaos.load import Request
+from chaos.stories import is_over, judge_story
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 SETTLE_SECONDS = 3.0
 REMOVED = {"Cancelled", "Replaced", "Unchanged"}
-
-
-@dataclass
-class Fate:
-    """All that the topics say about one request."""
-
-    delivered_ms: list[int] = field(default_factory=list)
-    codes: set[str] = field(default_factory=set)
-    events: Counter[str] = field(default_factory=Counter)
 
 
 class Ledger:
@@ -53,13 +46,13 @@ class Ledger:
         """Until each has a fate, and a moment longer for what must not come."""
         deadline = time.monotonic() + timeout
         last_due = max(request.due_ms for request in requests) / 1000
-        unknown = {request.source: request for request in requests if request.verb != "CANCEL"}
+        unknown = {request.source: request for request in requests if request.delivers}
         while time.monotonic() < deadline and (unknown or time.time() < last_due):
             self._read(0.2)
             unknown = {
                 source: request
                 for source, request in unknown.items()
-                if not is_known(self.fates[source], flaky=request.destination == flaky)
+                if not _is_settled(request, self.fates[source], flaky)
             }
         quiet = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < quiet:
@@ -78,14 +71,30 @@ class Ledger:
                 continue
             if message.topic() == self._history:
                 told = json.loads(message.value())
-                self.fates[told["source"]].events[told["event"]] += 1
+                fate = self.fates[told["source"]]
+                fate.events[told["event"]] += 1
+                times = (_ms(told.get(name)) for name in ("at", "scheduledFor"))
+                fate.told.append(Told(told["event"], *times))
                 continue
             headers = dict(message.headers() or [])
             fate = self.fates[headers["x-scheduler-source"].decode()]
             if message.topic() == self._rejections:
                 fate.codes.add(headers["x-scheduler-error-code"].decode())
             else:
-                fate.delivered_ms.append(message.timestamp()[1])
+                at_ms = message.timestamp()[1]
+                fate.delivered_ms.append(at_ms)
+                wanted = headers["x-scheduler-scheduled-for"].decode()
+                fate.fires.append(Fire(_ms(wanted), at_ms))
+
+
+def _ms(text: str | None) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
+
+
+def _is_settled(request: Request, fate: Fate, flaky: str) -> bool:
+    if request.is_of_a_story:
+        return is_over(request, fate)
+    return is_known(fate, flaky=request.destination == flaky)
 
 
 def is_known(fate: Fate, *, flaky: bool) -> bool:
@@ -98,25 +107,15 @@ def is_known(fate: Fate, *, flaky: bool) -> bool:
     )
 
 
-@dataclass
-class Verdict:
-    """Requests with which something is wrong, and why."""
-
-    lost: list[str] = field(default_factory=list)
-    twice: list[str] = field(default_factory=list)
-    early: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        return not (self.lost or self.twice or self.early or self.wrong)
-
-
 def judge(requests: list[Request], fates: dict[str, Fate], *, flaky: str) -> Verdict:
     """Every request, by itself and among those of its id."""
     verdict = Verdict()
     by_id: dict[str, list[Request]] = defaultdict(list)
+    stories: dict[str, list[Request]] = defaultdict(list)
     for request in requests:
+        if request.is_of_a_story:
+            stories[request.id].append(request)
+            continue
         fate = fates.get(request.source, Fate())
         about = f"{request} {fate}"
         if request.verb != "CANCEL" and not is_known(fate, flaky=request.destination == flaky):
@@ -135,8 +134,10 @@ def judge(requests: list[Request], fates: dict[str, Fate], *, flaky: str) -> Ver
     for same_id in by_id.values():
         ordered = sorted(same_id, key=lambda request: request.offset)
         if not explains(ordered, fates, flaky):
-            story = "; ".join(f"{r} {fates.get(r.source, Fate())}" for r in ordered)
-            verdict.wrong.append(f"no course of events explains: {story}")
+            told = "; ".join(f"{r} {fates.get(r.source, Fate())}" for r in ordered)
+            verdict.wrong.append(f"no course of events explains: {told}")
+    for story in stories.values():
+        judge_story(sorted(story, key=lambda request: request.offset), fates, verdict)
     unknown = fates.keys() - {request.source for request in requests}
     verdict.wrong += [f"out of nowhere: {source} {fates[source]}" for source in sorted(unknown)]
     return verdict

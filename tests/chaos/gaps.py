@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from chaos.accounting import Fate
+from chaos.fates import Fate
 from chaos.load import Request
 from chaos.world import Fault
 
@@ -31,6 +31,7 @@ def waits_of(requests: Iterable[Request], fates: dict[str, Fate], *, flaky: str)
         Wait(max(request.due_ms, request.at_ms), fates[request.source].delivered_ms[0])
         for request in requests
         if request.destination != flaky
+        and not request.is_of_a_story  # those wait because they are told to
         and request.source in fates
         and fates[request.source].delivered_ms
     )

@@ -18,7 +18,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from chaos.accounting import Ledger, Verdict, judge
+from chaos.accounting import Ledger, judge
+from chaos.fates import Fate, Verdict
 from chaos.gaps import gaps_by_kind, waits_of
 from chaos.load import Load, Request
 from chaos.world import APP, Fault, World
@@ -37,6 +38,8 @@ class Result:
     faults: list[Fault]
     requests: list[Request]
     delivered: int
+    stories: Counter[str]
+    """What came of recurring and paused schedules."""
     compacted: int
     verdict: Verdict
     audited: Audited
@@ -116,12 +119,25 @@ def _account(world: World, requests: list[Request], seed: int, seconds: float) -
         faults=world.faults,
         requests=requests,
         delivered=sum(len(fate.delivered_ms) for fate in ledger.fates.values()),
+        stories=_stories(requests, ledger.fates),
         compacted=_compacted(servers, world.topics.actions),
         verdict=judge(requests, ledger.fates, flaky=world.flaky),
         audited=run_audit(servers, APP, world.folder / "audit"),
         gaps={kind: tuple(gap) for kind, gap in gaps_by_kind(world.faults, waits).items()},
         ended_by_themselves=world.ended_by_themselves,
     )
+
+
+def _stories(requests: list[Request], fates: dict[str, Fate]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for request in requests:
+        if request.is_of_a_story and request.verb == "ADD":
+            fate = fates.get(request.source, Fate())
+            kind = "recurring" if request.every_ms else "single"
+            counts[kind] += 1
+            counts[f"{kind} fires"] += len(fate.fires)
+            counts[f"{kind} paused"] += len(fate.of("Paused"))
+    return counts
 
 
 def _compacted(servers: str, topic: str) -> int:
@@ -142,6 +158,8 @@ def table(result: Result) -> str:
         f"seed {result.seed}, {result.seconds:.0f} s under load",
         f"{len(result.requests)} requests ({mixed}), {result.delivered} delivered,"
         f" {result.compacted} records compacted away",
+        "{recurring} recurring, {recurring paused} of them paused, with {recurring fires} fires;"
+        " of {single} others {single paused} were paused in time".format_map(result.stories),
         "",
         f"{'fault':<40}{'times':>6}{'longest gap':>14}{'most late':>14}",
     ]

@@ -3,7 +3,8 @@
 from collections import Counter
 
 import pytest
-from chaos.accounting import Fate, explains, judge
+from chaos.accounting import explains, judge
+from chaos.fates import Fate
 from chaos.load import Request
 
 FLAKY = "flaky"

@@ -13,3 +13,6 @@ def test_nothing_is_lost_twice_or_early_whatever_is_killed(tmp_path: Path) -> No
     assert result.ok, table(result)
     assert len({fault.kind for fault in result.faults}) == 7
     assert len(result.requests) > 500
+    assert result.stories["recurring fires"] > 20
+    assert result.stories["recurring paused"] > 0
+    assert result.stories["single paused"] > 0
