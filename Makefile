@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup chromium lint test fuzz chaos bench demo chart images clean
+.PHONY: setup chromium lint test e2e fuzz chaos bench demo chart images clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)
@@ -38,6 +38,11 @@ lint: $(STAMP)
 
 test: setup chromium lint
 	@$(BIN)/pytest $(ARGS)
+
+# on a real node, with real containers of our images: needs root and changes the machine meanwhile
+e2e: setup
+	@$(BIN)/python tests/e2e/prepare.py
+	@$(BIN)/pytest -m e2e -s tests/e2e $(ARGS)
 
 chaos: setup
 	@$(BIN)/python tests/chaos/run.py --minutes $(or $(MINUTES),3) --seed $(or $(SEED),1)

@@ -23,6 +23,7 @@ from punctual_worker.local import tether
 from punctual_worker.local.jars import default_cache_dir
 
 SOURCES = Path(__file__).with_name("kubelite")
+NODE_SOURCES = Path(__file__).with_name("kubenode")
 ASSETS = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
 KUBERNETES_VERSION = "v1.36.3"
 # no optimisation, no inlining, no debug information: the programs run for seconds
@@ -56,13 +57,23 @@ def find_binaries(environment: Mapping[str, str] | None = None) -> Binaries:
     if assets and not lacking:
         return _from_assets(Path(assets))
     try:
-        return _from_kubelite(_built(environment))
+        return _from_kubelite(_built(environment, SOURCES))
     except MissingBinariesError as error:
         if assets:
             raise MissingBinariesError(
                 f"{error} KUBEBUILDER_ASSETS={assets} has no {' and no '.join(lacking)}."
             ) from None
         raise
+
+
+def find_node_program(environment: Mapping[str, str] | None = None) -> Path:
+    """kubelet and scheduler of a real node, built if they are not in the cache.
+
+    Before the control plane, if that has to be built as well: two thirds of what is compiled for
+    one is also in the other.
+    """
+    environment = os.environ if environment is None else environment
+    return _built(environment, NODE_SOURCES, keep_compiled=not is_at_hand(environment))
 
 
 def _lacking(assets: str | None) -> list[str]:
@@ -90,36 +101,43 @@ def _from_kubelite(program: Path) -> Binaries:
     )
 
 
-def _built(environment: Mapping[str, str]) -> Path:
+def _cached(environment: Mapping[str, str], sources: Path) -> Path:
     root = default_cache_dir(environment).absolute() / "kubernetes"
-    program = root / _fingerprint() / "kubelite"
+    return root / _fingerprint(sources) / sources.name
+
+
+def _built(environment: Mapping[str, str], sources: Path, *, keep_compiled: bool = False) -> Path:
+    program = _cached(environment, sources)
     if not program.exists():
         go = shutil.which("go", path=environment.get("PATH", os.defpath))
         if go is None:
             raise MissingBinariesError(
-                "Go was not found, which builds the control plane of these tests: install Go 1.26 "
-                f"or newer, or set KUBEBUILDER_ASSETS to a folder with {', '.join(ASSETS)}."
+                "Go was not found, which builds the control plane of these tests: install Go "
+                f"1.26 or newer, or set KUBEBUILDER_ASSETS to a folder with {', '.join(ASSETS)}."
             )
+        root = program.parent.parent
         root.mkdir(parents=True, exist_ok=True)
         with _locked(root / "build.lock"):
             if not program.exists():  # the one we waited for may have built it
-                _build(go, program=program, environment=environment)
+                _build(go, sources, program=program, environment=environment)
+                if not keep_compiled:
+                    shutil.rmtree(root / "go-build", ignore_errors=True)
     program.parent.touch()
     return program
 
 
-def _fingerprint() -> str:
+def _fingerprint(sources: Path) -> str:
     digest = hashlib.sha256(_COMPILER_FLAGS.encode())
-    for path in sorted(SOURCES.iterdir()):
+    for path in sorted(sources.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _build(go: str, *, program: Path, environment: Mapping[str, str]) -> None:
+def _build(go: str, original: Path, *, program: Path, environment: Mapping[str, str]) -> None:
     root = program.parent.parent
     sources, log = root / "sources", root / "build.log"
     shutil.rmtree(sources, ignore_errors=True)
-    shutil.copytree(SOURCES, sources)  # go may write to go.sum, and the clone is not its place
+    shutil.copytree(original, sources)  # go may write to go.sum, and the clone is not its place
     log.write_bytes(b"")
     # a cache of its own, which outlives an interrupted build but not a finished one: 2 GB
     go_environment = {
@@ -134,15 +152,14 @@ def _build(go: str, *, program: Path, environment: Mapping[str, str]) -> None:
             "The control plane of these tests cannot be built, because `go mod download` failed: "
             f"{_last_line(log)}."
         )
-    built = sources / "kubelite"
+    built = sources / program.name
     build = (*there, "build", "-trimpath", f"-gcflags={_COMPILER_FLAGS}")
     build += ("-ldflags", _linker_flags(), "-o", str(built), ".")
     if not _run(go, *build, environment=go_environment, log=log):
-        raise BuildError(f"The control plane could not be built: {_last_line(log)} (see {log}).")
+        raise BuildError(f"{program.name} could not be built: {_last_line(log)} (see {log}).")
     program.parent.mkdir(exist_ok=True)
     built.rename(program)
-    for leftover in (sources, root / "go-build"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    shutil.rmtree(sources, ignore_errors=True)
     _forget_older(program.parent)
 
 
@@ -187,10 +204,11 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def is_at_hand() -> bool:
+def is_at_hand(environment: Mapping[str, str] | None = None) -> bool:
     """Whether `find_binaries` would return at once."""
-    program = default_cache_dir().absolute() / "kubernetes" / _fingerprint() / "kubelite"
-    return program.exists() or not _lacking(os.environ.get("KUBEBUILDER_ASSETS"))
+    environment = os.environ if environment is None else environment
+    lacking = _lacking(environment.get("KUBEBUILDER_ASSETS"))
+    return _cached(environment, SOURCES).exists() or not lacking
 
 
 def main() -> int:

@@ -30,12 +30,15 @@ _STOP_SECONDS = 20
 class ControlPlane:
     """Starts on entering, is gone on leaving."""
 
-    def __init__(self, binaries: Binaries, folder: Path, *, crds: Sequence[Path] = ()):
+    def __init__(
+        self, binaries: Binaries, folder: Path, *, crds: Sequence[Path] = (), host: str = HOST
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
         self._binaries = binaries
         self._crds = crds
+        self._host = host
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._certificates = folder / "certificates"
         self.ca_file = self._certificates / "apiserver.crt"
@@ -122,7 +125,7 @@ class ControlPlane:
         return client
 
     def _start_apiserver(self, etcd: str) -> None:
-        token, port = secrets.token_hex(16), claim_port(HOST, 0)
+        token, port = secrets.token_hex(16), claim_port(self._host, 0)
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(f"{token},admin,admin,system:masters\n")
@@ -130,8 +133,8 @@ class ControlPlane:
         key = str(self._certificates / "apiserver.key")
         flags = {
             "etcd-servers": etcd,
-            "bind-address": HOST,
-            "advertise-address": HOST,
+            "bind-address": self._host,
+            "advertise-address": self._host,
             "secure-port": str(port),
             "cert-dir": str(self._certificates),
             "token-auth-file": str(tokens),
@@ -144,7 +147,7 @@ class ControlPlane:
             "profiling": "false",
         }
         self._spawn("apiserver", self._binaries.apiserver, flags)
-        self.url = f"https://{HOST}:{port}"
+        self.url = f"https://{self._host}:{port}"
         self._wait("apiserver", lambda: _answers(f"{self.url}/readyz", ca_file=self.ca_file))
         self.write_kubeconfig(self.kubeconfig, token=token)
 

@@ -1,0 +1,160 @@
+"""From `helm install` to a delivered message in real containers of the images that we ship.
+
+The tests share one Scheduler, because each further one costs the start of a Spark; they run in
+this order, and the last one deletes it.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from e2e.conftest import OPERATOR_NAMESPACE, Cluster
+from punctual_worker.contract.topics import TopicNames
+from punctual_worker.local.broker import EmbeddedBroker
+from support.eventually import eventually
+from support.kafka import Record, consume_committed, create_topic, produce
+from support.kubernetes.kubectl import Kubectl
+from support.kubernetes.schedulers import KIND, scheduler
+from support.scheduler import at
+
+Pods = Callable[[str], list[dict[str, Any]]]
+NAME = "reminders"
+PARTS = ("intake", "dispatcher", "console")
+USER = 65532
+
+
+@dataclass(frozen=True)
+class Reminders:
+    """A Scheduler that is ready, and how to use it."""
+
+    kubectl: Kubectl
+    servers: str
+
+    def schedule(self, destination: str, delays: dict[str, float]) -> dict[str, float]:
+        """Requests by their values; when each is due, in seconds since 1970."""
+        now = time.time()
+        requests = [_request(destination, value, delay) for value, delay in delays.items()]
+        produce(self.servers, TopicNames(NAME).requests, requests)
+        return {value: now + delay for value, delay in delays.items()}
+
+    @property
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.kubectl.get(KIND, NAME)["status"]
+        return found
+
+
+def _request(destination: str, value: str, delay: float) -> Record:
+    headers = {"deliver-to": destination, "deliver-at": at(delay), "request-id": value}
+    return Record(
+        value=value.encode(),
+        key=value.encode(),
+        headers=[(f"x-scheduler-{name}", text.encode()) for name, text in headers.items()],
+    )
+
+
+@pytest.fixture(scope="module")
+def reminders(cluster: Cluster, operator: str, broker: EmbeddedBroker) -> Iterator[Reminders]:
+    kubectl, servers = cluster.kubectl, broker.bootstrap_servers
+    begun = time.monotonic()
+    kubectl.apply(scheduler(NAME, servers, console={"state": "Enabled"}))
+    kubectl.wait_condition(KIND, NAME, "Ready", timeout=240)
+    print(f"\nfrom kubectl apply to Ready: {time.monotonic() - begun:.1f} s")
+    yield Reminders(kubectl, servers)
+    kubectl.delete(KIND, NAME, wait=True)
+
+
+def test_a_message_is_delivered(reminders: Reminders) -> None:
+    destination = create_topic(reminders.servers, "first", 2)
+    due = reminders.schedule(destination, {"hello": 3})
+    (found,) = consume_committed(reminders.servers, destination, 1, timeout=60, settle=1)
+    assert found.value == b"hello"
+    late = found.timestamp_ms / 1000 - due["hello"]
+    print(f"\nthe first message was {late * 1000:.0f} ms late")
+    assert late >= -0.001
+
+
+def test_pods_are_confined_and_did_not_restart(
+    cluster: Cluster, reminders: Reminders, operator: str, pods_of: Pods
+) -> None:
+    there = cluster.kubectl.inside(OPERATOR_NAMESPACE)
+    pods = {part: pods_of(part) for part in PARTS} | {"operator": there.list("pods")}
+    for name, found in pods.items():
+        (pod,) = found
+        assert restarts(pod) == 0, name
+        task = cluster.node.task(pod["metadata"]["uid"], name)
+        facts = task.facts()
+        assert facts["Uid"].split() == [str(USER)] * 4, name
+        assert facts["Gid"].split() == [str(USER)] * 4, name
+        assert {int(facts[f"Cap{kind}"], 16) for kind in ("Eff", "Prm", "Bnd")} == {0}, name
+        assert (facts["NoNewPrivs"], facts["Seccomp"]) == ("1", "2"), name
+        own = {"/tmp"} if name == "operator" else {"/tmp", "/var/lib/punctual"}
+        # what a kubelet gives to every container, and nobody but root can write to
+        given = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
+        assert task.writable_mounts() - given == own, name
+
+
+def test_dispatchers_are_scaled(reminders: Reminders, pods_of: Pods) -> None:
+    begun = time.monotonic()
+    reminders.kubectl("scale", f"psched/{NAME}", "--replicas=2")
+    eventually(lambda: reminders.status["readyReplicas"] == 2, 120, interval=0.2)
+    print(f"\nfrom kubectl scale to a second ready dispatcher: {time.monotonic() - begun:.1f} s")
+    assert len(pods_of("dispatcher")) == 2
+    destination = create_topic(reminders.servers, "scaled", 2)
+    due = reminders.schedule(destination, {f"scaled {n}": 1 + n / 10 for n in range(20)})
+    assert_exactly_these(reminders, destination, due)
+
+
+def test_a_killed_dispatcher_is_restarted_and_every_message_comes_once(
+    cluster: Cluster, reminders: Reminders, pods_of: Pods
+) -> None:
+    destination = create_topic(reminders.servers, "killed", 2)
+    due = reminders.schedule(destination, {f"message {n}": 6 + n / 10 for n in range(200)})
+    victim, *_ = pods_of("dispatcher")
+    uid = victim["metadata"]["uid"]
+    time.sleep(max(0.0, min(due.values()) + 3 - time.time()))  # in the middle of them
+    os.kill(cluster.node.task(uid, "dispatcher").pid, signal.SIGKILL)
+    killed = time.monotonic()
+
+    def is_back() -> bool:
+        (pod,) = [pod for pod in pods_of("dispatcher") if pod["metadata"]["uid"] == uid]
+        return restarts(pod) == 1 and bool(pod["status"]["containerStatuses"][0]["ready"])
+
+    eventually(is_back, 120, interval=0.2)
+    print(f"\na killed dispatcher was ready again after {time.monotonic() - killed:.1f} s")
+    assert_exactly_these(reminders, destination, due)
+    for part in ("intake", "console"):
+        assert [restarts(pod) for pod in pods_of(part)] == [0]
+
+
+def test_a_deleted_scheduler_takes_its_pods_along_and_keeps_its_topics(
+    cluster: Cluster, reminders: Reminders
+) -> None:
+    begun = time.monotonic()
+    reminders.kubectl.delete(KIND, NAME, wait=True)
+    eventually(lambda: not reminders.kubectl.list("pods"), 120, interval=0.2)
+    print(f"\nfrom kubectl delete to no pods: {time.monotonic() - begun:.1f} s")
+    assert reminders.kubectl.list("deployments") == []
+    assert len(consume_committed(reminders.servers, TopicNames(NAME).requests)) == 221
+    (pod,) = cluster.kubectl.inside(OPERATOR_NAMESPACE).list("pods")
+    assert restarts(pod) == 0
+
+
+def assert_exactly_these(reminders: Reminders, destination: str, due: dict[str, float]) -> None:
+    """Each once, none before its time."""
+    found = consume_committed(reminders.servers, destination, len(due), timeout=120, settle=3)
+    assert sorted(_text(record) for record in found) == sorted(due)
+    late = [record.timestamp_ms / 1000 - due[_text(record)] for record in found]
+    print(f"\n{len(found)} messages, at most {max(late) * 1000:.0f} ms late")
+    assert min(late) >= -0.001
+
+
+def _text(record: Record) -> str:
+    return (record.value or b"").decode()
+
+
+def restarts(pod: dict[str, Any]) -> int:
+    return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", []))
