@@ -97,7 +97,8 @@ class Dispatcher:
         policy = Policy(requests_topic="bench-schedule-requests", writer="bench")
         self._store = Store(folder, memory=StoreMemory(), topic_id="bench", max_age_ms=1 << 40)
         self._partition = Partition(0, table=self._store, checkpoint=Checkpoint(), policy=policy)
-        self._judge = Destinations(lambda: {_TOPIC: 8}, now_ms).judge
+        self._judge = Destinations(lambda: {_TOPIC: 8}, now_ms)
+        self._judge.refresh_if_old()
         self._outcome = Outcome(Checkpoint())
         self._producer = queue_only()
         self._clock_ms = now_ms()

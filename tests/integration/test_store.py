@@ -21,7 +21,7 @@ def entry(offset: int, due_ms: int, request_id: str = "") -> Entry:
 def changes(*puts: Entry, remove: tuple[Entry, ...] = ()) -> Changes:
     made = Changes()
     for one in puts:
-        made.put(one)
+        made.put(one.order, one)
     for one in remove:
         made.remove(one.order, one.plan.request_id)
     return made

@@ -4,7 +4,7 @@ Every `yield` is a moment at which the dispatcher may be paused, killed or overt
 loop does with Kafka is done here with the simulated broker, in the same order.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Set
 from typing import Final
 
 from punctual_worker.contract import actions
@@ -51,6 +51,7 @@ class Dispatcher:
         self._owned: dict[int, Owned] = {}
         self._more = False
         self._incoming: dict[int, Steps] = {}
+        self._sweeping: Steps | None = None
         self._suspects: dict[str, int] = {}
         """Destinations that failed, and until when they are left alone; then they are probed."""
         self._policy = Policy(
@@ -67,6 +68,7 @@ class Dispatcher:
     def life(self) -> Steps:
         """From start to stop; a crash just ends the stepping."""
         self._owned, self._incoming, self._suspects, self._more = {}, {}, {}, False
+        self._sweeping = None
         yield from self._new_epoch()
         self._join()
         while True:
@@ -77,8 +79,7 @@ class Dispatcher:
                 if self.stopping:
                     break
                 yield from self._turn()
-                if self._rng.random() < 0.4:
-                    yield from self._sweep()
+                self._go_on_sweeping()
             except FencedError as error:
                 self._say(f"is fenced ({error}) and starts over")
                 self._owned, self._incoming = {}, {}
@@ -203,7 +204,7 @@ class Dispatcher:
         if not self._more and not any(owned.is_due(now_ms) for owned in self._owned.values()):
             return
         turns = {
-            number: owned.partition.turn(judge=self._judge, now_ms=now_ms)
+            number: owned.partition.turn(judge=self, now_ms=now_ms)
             for number, owned in self._owned.items()
             if not owned.partition.must_wait(now_ms)
         }
@@ -266,6 +267,7 @@ class Dispatcher:
                     record = number in recorded
                     produce(self._world, transaction, number, outcome, now_ms, record=record)
                     yield
+            self._go_on_sweeping()
             offsets = {
                 number: (outcome.checkpoint.position, self._protocol.encode(outcome.checkpoint))
                 for number, outcome in outcomes.items()
@@ -280,6 +282,7 @@ class Dispatcher:
             self._broker.send_offsets(transaction, self.name, generation, offsets)
             yield
             self._read_ahead(now_ms)
+            self._go_on_sweeping()
             for number in queued:
                 record = number in recorded
                 produce(self._world, transaction, number, outcomes[number], now_ms, record=record)
@@ -326,7 +329,12 @@ class Dispatcher:
             if self._rng.random() < 0.1:
                 self.store.back_up(number)
 
-    def _judge(self, entry: Entry) -> Verdict:
+    def all_ready(self, destinations: Set[str]) -> bool:
+        """As `Judge`."""
+        return destinations.isdisjoint({*self._world.unknown, *self._suspects})
+
+    def judge(self, entry: Entry) -> Verdict:
+        """As `Judge`."""
         destination = entry.plan.destination
         if destination in self._world.unknown:
             return Verdict(Judgement.DEFER, Code.UNKNOWN_DESTINATION, "no such topic")
@@ -337,6 +345,13 @@ class Dispatcher:
         return Verdict(Judgement.PROBE)
 
     # sweeping
+
+    def _go_on_sweeping(self) -> None:
+        """Beside everything else: turns may begin, commit and fail between two steps."""
+        if self._sweeping is None and self._rng.random() < 0.4:
+            self._sweeping = self._sweep()
+        if self._sweeping is not None and next(self._sweeping, self) is self:
+            self._sweeping = None
 
     def _sweep(self) -> Steps:
         """Tombstones of what has fired: outside of any transaction, so even a zombie may."""
@@ -350,7 +365,8 @@ class Dispatcher:
                 write_alone(self._broker, number, order, self.clock())
             self._say(f"sweeps {len(rows)} of partition {number}")
             yield
-            partition.swept(rows)
+            if self._owned.get(number) is owned:  # else it was given up, and its store is closed
+                partition.swept(rows)
 
     # for the story
 

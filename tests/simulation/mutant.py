@@ -57,7 +57,7 @@ class RearmedOtherwise(PartitionTurn):
         self._out.changes.puts.pop(again.order)
         again = self._spoil(again, entry)
         self._out.rearmed.append(again)
-        self._put(again)
+        self._put(again.order, again)
 
     def _spoil(self, again: Entry, entry: Entry) -> Entry:
         raise NotImplementedError

@@ -11,7 +11,7 @@ from typing import Any, Final
 from punctual_worker.contract import actions
 from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch import entries
-from punctual_worker.dispatch.ahead import ReadAhead
+from punctual_worker.dispatch.ahead import ReadAhead, Run
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import Delivery, Entry, LogRecord
 from punctual_worker.dispatch.outcome import Outcome
@@ -30,7 +30,7 @@ from simulation.recurring_mutants import RECURRING_MUTANTS
 
 class _PutsWhatTheCursorHasPassed(PartitionTurn):
     def _arm(self, entry: Entry) -> None:
-        self._put(entry)
+        self._put(entry.order, entry)
 
 
 class _PositionBehindCursor(PartitionTurn):
@@ -157,11 +157,26 @@ class _AheadMissesWhatComes(ReadAhead):
 class _AheadSkipsWhatIsLeft(ReadAhead):
     """Begins behind what was read, not behind what has fired."""
 
-    def due(self, until: bytes) -> Iterator[tuple[bytes, Delivery]]:
-        found = list(super().due(until))
-        self._orders.clear()
-        self._deliveries.clear()
+    def due(self, until: bytes, *, after: bytes) -> Iterator[tuple[bytes, Delivery]]:
+        found = list(super().due(until, after=after))
+        self._delete(0, len(self))
         return iter(found)
+
+
+class _AheadTakesAllForPlain(ReadAhead):
+    """Arms no next fire, and delivers what has expired."""
+
+    def plain_run(self, until: bytes, most: int) -> Run:
+        self._odd.clear()
+        return super().plain_run(until, most)
+
+
+class _AheadForgetsWhatWasAmongTheFired(ReadAhead):
+    """Moves over one more than it gives."""
+
+    def plain_run(self, until: bytes, most: int) -> Run:
+        run = super().plain_run(until, most)
+        return run._replace(deliveries=run.deliveries[:-1]) if len(run.deliveries) > 1 else run
 
 
 # mistakes in the checkpoint
@@ -344,6 +359,14 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "ahead-skips-what-is-left": Mutant(
         "what was made ready and did not fit into the turn is forgotten",
         _with_ahead(_AheadSkipsWhatIsLeft),
+    ),
+    "ahead-takes-all-for-plain": Mutant(
+        "what recurs or expires is fired together with what does not",
+        _with_ahead(_AheadTakesAllForPlain),
+    ),
+    "ahead-gives-one-too-few": Mutant(
+        "of those fired together the last is not delivered",
+        _with_ahead(_AheadForgetsWhatWasAmongTheFired),
     ),
     "keyed-by-id": Mutant("action records have the id as key", Protocol(keyed_by_id=True)),
     "trusts-old-tables": Mutant(

@@ -80,7 +80,7 @@ class _MissedFiresAllLeftOut(PartitionTurn):
         self._out.rearmed.remove(again)
         again = again._replace(plan=again.plan._replace(misfire=plan.misfire))
         self._out.rearmed.append(again)
-        self._put(again)
+        self._put(again.order, again)
 
 
 class _RequestNotBuried(PartitionTurn):
@@ -97,7 +97,7 @@ class _RequestPutAsWell(PartitionTurn):
         super()._arm(entry)
         if entry.plan.cron and entry.order > self._before.cursor:
             self._out.tombstones.remove(entry)
-            self._out.changes.put(entry)
+            self._out.changes.put(entry.order, entry)
 
 
 class _RestartsOnRepetition(PartitionTurn):

@@ -1,14 +1,16 @@
 """What a simulated dispatcher sees of its world, and what it writes into it."""
 
 import random
+from collections.abc import Set
 from typing import Protocol as Interface
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch import entries
-from punctual_worker.dispatch.entries import LogRecord
+from punctual_worker.dispatch.entries import Entry, LogRecord
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import tombstone_headers
+from punctual_worker.dispatch.verdicts import Judgement, Verdict
 from simulation.broker import Broker, Transaction
 from simulation.memory_table import MemoryTable
 from simulation.oracle import Oracle
@@ -36,6 +38,16 @@ class Owned:
     def is_due(self, now_ms: int) -> bool:
         due_ms = self.partition.next_due_ms()
         return bool(self.held) or (due_ms is not None and due_ms <= now_ms)
+
+
+class AllReady:
+    """A `Judge` of a world in which every destination is there and well."""
+
+    def judge(self, entry: Entry) -> Verdict:
+        return Verdict(Judgement.READY)
+
+    def all_ready(self, destinations: Set[str]) -> bool:
+        return True
 
 
 class Surroundings(Interface):
@@ -116,10 +128,10 @@ def arm_fires_alone(broker: Broker, number: int, outcome: Outcome, timestamp_ms:
 
 
 def state_of(partition: Partition) -> tuple[object, ...]:
-    """All that a failed turn must leave as it was."""
+    """All that a failed turn must leave as it was; what has fired may be swept at any time."""
     table = partition.table
     assert isinstance(table, MemoryTable)
-    return partition.checkpoint, *table.content()
+    return partition.checkpoint, table.position, table.pending(partition.checkpoint.cursor)
 
 
 def summary_of(number: int, outcome: Outcome) -> str:

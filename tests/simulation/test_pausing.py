@@ -10,8 +10,9 @@ from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.policy import Policy
-from punctual_worker.dispatch.verdicts import Budget, Judgement, Verdict
+from punctual_worker.dispatch.verdicts import Budget
 from simulation.memory_table import MemoryTable
+from simulation.surroundings import AllReady
 
 _BEGAN_MS = 1_700_000_000_000 // 60_000 * 60_000
 _MINUTE_MS = 60_000
@@ -38,7 +39,7 @@ class _Dispatcher:
         return self.turn(now_ms, [record])
 
     def turn(self, now_ms: int, records: list[LogRecord] | None = None) -> int:
-        turn = self.partition.turn(judge=lambda _: Verdict(Judgement.READY), now_ms=now_ms)
+        turn = self.partition.turn(judge=AllReady(), now_ms=now_ms)
         turn.take_in(records or [])
         turn.collect(Budget(100))
         outcome = turn.finish()

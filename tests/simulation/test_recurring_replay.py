@@ -11,8 +11,9 @@ from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.policy import Policy
-from punctual_worker.dispatch.verdicts import Budget, Judgement, Verdict
+from punctual_worker.dispatch.verdicts import Budget
 from simulation.memory_table import MemoryTable
+from simulation.surroundings import AllReady
 
 _BEGAN_MS = 1_700_000_000_000
 _HOUR_MS = 60 * 60 * 1000
@@ -20,7 +21,7 @@ _OUTAGE_MS = 48 * _HOUR_MS
 
 
 def _turn(partition: Partition, records: list[LogRecord], now_ms: int) -> Outcome:
-    turn = partition.turn(judge=lambda _: Verdict(Judgement.READY), now_ms=now_ms)
+    turn = partition.turn(judge=AllReady(), now_ms=now_ms)
     turn.take_in(records)
     turn.collect(Budget(100))
     outcome = turn.finish()

@@ -7,6 +7,7 @@ how often, is drawn from the seed as well, so that seeds differ in kind and not 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from punctual_worker.contract import actions
 from simulation.protocol import Protocol
 from simulation.scene import DAY_MS, MAX_SKEW_MS, RETENTION_MS, WEEK_MS, Scene
 from simulation.series import ViolationError
@@ -287,7 +288,8 @@ class World(Scene):
                     if dispatcher in self._lives:
                         self._advance(dispatcher)
             due_ms = self.oracle.next_due_ms()
-            away_ms = 0 if due_ms is None else due_ms - self.now_ms
+            # Nobody waits for the end of time: what is to go on then ought to have been resumed.
+            away_ms = 0 if due_ms in (None, actions.NEVER_MS) else due_ms - self.now_ms
             if away_ms <= MAX_SKEW_MS:
                 self._pass_time(400)
             elif not self.oracle.fires:

@@ -14,7 +14,7 @@ read it in any Kafka tool.
 import zlib
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from punctual_worker.contract import headers as names
 
@@ -44,21 +44,25 @@ class Verb(StrEnum):
     their plans, due time is 0 and every other field but the id is empty.
     """
 
-    ADD = "A"
-    REPLACE = "R"
-    CANCEL = "C"
-    PAUSE = "P"
+    ADD = "A", True
+    REPLACE = "R", True
+    CANCEL = "C", False
+    PAUSE = "P", False
     """Nothing of it is delivered until RESUME; what falls due meanwhile waits."""
-    RESUME = "U"
+    RESUME = "U", False
     """It goes on; what fell due meanwhile follows its misfire rule."""
 
-    @property
-    def delivers(self) -> bool:
-        """Whether it asks for a delivery; if not, the record is about that of another."""
-        return self in _DELIVERING
+    delivers: bool
+    """Whether it asks for a delivery; if not, the record is about that of another."""
+
+    def __new__(cls, letter: str, delivers: bool) -> Self:
+        """The letter is what stands in a plan."""
+        verb = str.__new__(cls, letter)
+        verb._value_ = letter
+        verb.delivers = delivers
+        return verb
 
 
-_DELIVERING: Final = frozenset({Verb.ADD, Verb.REPLACE})
 VERBS: Final = {verb.value: verb for verb in Verb}
 """By what stands in a plan."""
 
@@ -138,6 +142,12 @@ PLAN_FIELDS: Final = (
     "request_id",
 )
 """Order of the fields on the wire."""
+_VERSION: Final = PLAN_VERSION.encode()
+_FIELDS_BEFORE: Final = 4
+_NOTHING_UNUSUAL: Final = b"|" * (len(PLAN_FIELDS) - _FIELDS_BEFORE)
+"""Between destination and request id of nearly all plans: every field between them is empty."""
+_UNUSUAL: Final = Plan(Verb.ADD, 0, "")[4:]
+"""What these then are."""
 
 
 def encode_plan(plan: Plan) -> bytes:
@@ -164,41 +174,51 @@ def encode_plan(plan: Plan) -> bytes:
 def decode_plan(raw: bytes) -> Plan:
     """Read a plan header's value; `InvalidPlanError` if it is not one of ours."""
     try:
-        (
-            version,
-            verb,
-            due,
-            destination,
-            partition,
-            expires,
-            flags,
-            attempt,
-            scheduled_for,
-            source,
-            misfire,
-            cron,
-            timezone,
-            request_id,
-        ) = raw.decode().split("|", len(PLAN_FIELDS) - 1)
-        if version != PLAN_VERSION:
-            raise InvalidPlanError(f"plan version {version!r}, want {PLAN_VERSION!r}")
-        return Plan(
-            verb=VERBS[verb],
-            due_ms=int(due) if due else 0,
-            destination=destination,
-            request_id=request_id,
-            partition=int(partition) if partition else None,
-            expires_ms=int(expires) if expires else None,
-            flags=flags,
-            attempt=int(attempt) if attempt else 0,
-            scheduled_for_ms=int(scheduled_for) if scheduled_for else None,
-            source=source,
-            misfire=misfire,
-            cron=cron,
-            timezone=timezone,
-        )
+        head, nothing_unusual, request_id = raw.partition(_NOTHING_UNUSUAL)
+        fields = head.split(b"|")
+        if not nothing_unusual or len(fields) != _FIELDS_BEFORE or fields[0] != _VERSION:
+            return _decode_any_plan(raw)
+        _, verb, due, destination = fields
+        known = (VERBS[verb.decode()], int(due), destination.decode(), request_id.decode())
+        return tuple.__new__(Plan, known + _UNUSUAL)  # half the time of Plan's own constructor
     except (ValueError, KeyError) as error:
         raise InvalidPlanError(f"not a plan: {raw[:200]!r}") from error
+
+
+def _decode_any_plan(raw: bytes) -> Plan:
+    (
+        version,
+        verb,
+        due,
+        destination,
+        partition,
+        expires,
+        flags,
+        attempt,
+        scheduled_for,
+        source,
+        misfire,
+        cron,
+        timezone,
+        request_id,
+    ) = raw.decode().split("|", len(PLAN_FIELDS) - 1)
+    if version != PLAN_VERSION:
+        raise InvalidPlanError(f"plan version {version!r}, want {PLAN_VERSION!r}")
+    return Plan(
+        verb=VERBS[verb],
+        due_ms=int(due) if due else 0,
+        destination=destination,
+        request_id=request_id,
+        partition=int(partition) if partition else None,
+        expires_ms=int(expires) if expires else None,
+        flags=flags,
+        attempt=int(attempt) if attempt else 0,
+        scheduled_for_ms=int(scheduled_for) if scheduled_for else None,
+        source=source,
+        misfire=misfire,
+        cron=cron,
+        timezone=timezone,
+    )
 
 
 class Coordinates(NamedTuple):
@@ -213,6 +233,15 @@ def action_key(coordinates: Coordinates, attempt: int = 0) -> bytes:
     """The action's record key; `attempt` counts how often the dispatcher has re-armed it."""
     key = f"{coordinates.source_tag}/{coordinates.partition}/{coordinates.offset}"
     return (f"{key}#{attempt}" if attempt else key).encode()
+
+
+def request_coordinates(key: bytes) -> Coordinates | None:
+    """Coordinates in an action key that is not of re-armed work; None if the key is not one."""
+    try:
+        tag, partition, offset = key.split(b"/")
+        return Coordinates(tag.decode("ascii"), int(partition), int(offset))
+    except ValueError:
+        return None
 
 
 def parse_action_key(key: bytes) -> tuple[Coordinates, int] | None:

@@ -6,7 +6,7 @@ of the transactions of the others: its messages are deferred, and after a pause 
 alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -91,6 +91,10 @@ class Destinations:
         if failing is not None or base_key(entry.key) in self._suspects:
             return _PROBE
         return _READY
+
+    def all_ready(self, destinations: Set[str]) -> bool:
+        """Whether `judge` would let everything to these pass that does not ask for a partition."""
+        return self._all_well and destinations <= self._known.keys()
 
     def count(self, topic: str) -> int | None:
         """Partitions of a topic, as far as known: always of what was judged to be ready."""

@@ -78,7 +78,7 @@ class Group:
             if error is not None:
                 self._complain(error)
                 continue
-            batches.setdefault(message.partition() or 0, []).append(log_record(message))
+            batches.setdefault(message.partition() or 0, []).append(_live_record(message))
         return batches
 
     def begin(self, partition: int, offset: int) -> None:
@@ -123,6 +123,15 @@ class Group:
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise KafkaException(error)
         _log.warning("reading the actions topic: %s", error)
+
+
+def _live_record(message: Message) -> LogRecord:
+    """The same for one that is read while serving: tombstones are our own there, so that nobody
+    asks for their headers."""
+    if message.value() is None:
+        key: Any = message.key()
+        return LogRecord(message.offset() or 0, 0, key or b"", None, ())
+    return log_record(message)
 
 
 def log_record(message: Message) -> LogRecord:

@@ -7,17 +7,17 @@ has; `main` then begins another one, which takes its partitions over from what i
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch.destinations import Destinations
-from punctual_worker.dispatch.entries import LogRecord
 from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.metrics import DispatchMetrics
 from punctual_worker.dispatch.outcome import Outcome
-from punctual_worker.dispatch.partition import Partition
-from punctual_worker.dispatch.store import Store, now_ms
+from punctual_worker.dispatch.owned import Owned
+from punctual_worker.dispatch.store import now_ms
+from punctual_worker.dispatch.sweeping import Sweeping
 from punctual_worker.dispatch.takeover import Restored, Restorer
 from punctual_worker.dispatch.timetable import PartitionTurn
 from punctual_worker.dispatch.verdicts import Budget
@@ -25,7 +25,7 @@ from punctual_worker.dispatch.writing import (
     BrokenError,
     DestinationError,
     InterruptedWriteError,
-    Sweeper,
+    TombstoneWriter,
     Work,
     Writer,
 )
@@ -38,10 +38,9 @@ _TURN_MAX_BYTES: Final = 32 * 1024 * 1024
 _FIRST_BATCH: Final = 500
 """Most deliveries in the first transaction of a burst: nobody sees any of them before its end."""
 _BATCH_GROWTH: Final = 5
-_SWEEP_ROWS: Final = 2_000
-_SWEEP_EVERY_MS: Final = 1_000
-_SWEEP_MARGIN_MS: Final = 50
-"""No sweeping when something falls due so soon."""
+_SWEEP_NEGLECT_MS: Final = 5_000
+"""A slice is swept so often even when more and more is due."""
+_TOMBSTONES_WAIT_SECONDS: Final = 0.005
 _TIDY_EVERY_MS: Final = 1_000
 _POSITION_EVERY_MS: Final = 10_000
 """How long a position that moved over our own records alone may stay uncommitted."""
@@ -58,24 +57,10 @@ _AHEAD_MOST_BYTES: Final = 64 * 1024 * 1024
 """... up to so many messages, and bytes of them, in all."""
 _AHEAD_SLICE: Final = 250
 """Made ready at a time: a millisecond or two, so that nothing else has to wait."""
-_AHEAD_MARGIN_MS: Final = 10
-"""No making ready when something falls due so soon."""
+_MARGIN_MS: Final = 5
+"""Neither making ready nor sweeping when something falls due so soon."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class Owned:
-    """A partition in service."""
-
-    partition: Partition
-    store: Store
-    unswept: int
-    held: list[LogRecord] = field(default_factory=list)
-    """Read, and not yet part of a committed turn."""
-    waiting: bool = False
-    next_due_ms: int | None = None
-    committed_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,7 +69,7 @@ class Parts:
 
     group: Group
     writer: Writer
-    sweeper: Sweeper
+    sweeper: TombstoneWriter
     restorer: Restorer
     destinations: Destinations
     metrics: DispatchMetrics
@@ -107,7 +92,7 @@ class Loop:
         self._retry_at = 0.0
         self._retry_pause = _RETRY_SECONDS[0]
         self._turns = 0
-        self._swept_ms = 0
+        self._sweeping = Sweeping(parts.sweeper, self._owned)
         self._tidied_ms = 0
 
     @property
@@ -140,9 +125,12 @@ class Loop:
                 owned.held += records
         if self._work_is_due():
             self._turn()
-        idle = not self._busy_within(_AHEAD_MARGIN_MS, now_ms())
+        now = now_ms()
+        idle = not self._busy_within(_MARGIN_MS, now)
         self._making_ready = idle and self._make_ready()
-        self._tidy()
+        if idle and not self._making_ready:
+            self._sweeping.step(now)
+        self._tidy(now)
         self._readiness = self._judge_readiness()
 
     def close(self) -> None:
@@ -161,6 +149,8 @@ class Loop:
         if self._more or self._making_ready:
             return 0.0
         longest = _RESTORING_WAIT_SECONDS if self._parts.restorer.busy else _LONGEST_WAIT_SECONDS
+        if self._sweeping.waits or self._sweeping.behind:
+            longest = min(longest, _TOMBSTONES_WAIT_SECONDS)
         due = self._next_due_ms()
         if due is None:
             return longest
@@ -174,7 +164,7 @@ class Loop:
 
     def _next_due_ms(self) -> int | None:
         return min(
-            (o.next_due_ms for o in self._owned.values() if o.next_due_ms is not None),
+            (wake for o in self._owned.values() if (wake := o.wake_ms) is not None),
             default=None,
         )
 
@@ -210,30 +200,38 @@ class Loop:
             for number, outcome in outcomes.items()
             if self._must_write(number, outcome, now)
         ]
+        self._more = any(outcome.more for outcome in outcomes.values())
         if works and not self._write(works):
             return
         for work in works:
             self._settle(work, now)
-        for number, outcome in outcomes.items():
+        for number in outcomes:
             owned = self._owned[number]
             owned.held = []
             owned.next_due_ms = owned.partition.next_due_ms()
-            self._more = self._more or outcome.more
 
     def _begin(self, now: int) -> dict[int, PartitionTurn]:
         """Take in what was read; partitions take turns at being first, none starves the others."""
         self._turns += 1
-        numbers = sorted(self._owned)
+        numbers = sorted(n for n, owned in self._owned.items() if self._has_work(owned, now))
         first = self._turns % max(len(numbers), 1)
         turns: dict[int, PartitionTurn] = {}
         for number in numbers[first:] + numbers[:first]:
             owned = self._owned[number]
             self._watch_clock(number, owned, now)
             if not owned.waiting:
-                turn = owned.partition.turn(judge=self._parts.destinations.judge, now_ms=now)
+                turn = owned.partition.turn(judge=self._parts.destinations, now_ms=now)
                 turn.take_in(owned.held)
                 turns[number] = turn
         return turns
+
+    def _has_work(self, owned: Owned, now: int) -> bool:
+        wake = owned.wake_ms
+        return (
+            bool(owned.held)
+            or (wake is not None and wake <= now)
+            or now - owned.committed_ms > _CONFIRM_EVERY_MS
+        )
 
     def _watch_clock(self, number: int, owned: Owned, now: int) -> None:
         behind = owned.partition.must_wait(now)
@@ -258,7 +256,7 @@ class Loop:
         """Whether the turn stands; if not, nothing has happened and it is tried again."""
         parts = self._parts
         try:
-            parts.writer.write(works, parts.group_token(), self._make_ready)
+            parts.writer.write(works, parts.group_token(), self._meanwhile)
         except DestinationError as error:
             parts.metrics.turns_failed.inc()
             _log.warning("delivery refused: %s", error)
@@ -301,6 +299,16 @@ class Loop:
             and owned.partition.ahead.extend(until=until, most=_AHEAD_SLICE)
             for owned in self._owned.values()
         )
+
+    def _meanwhile(self) -> bool:
+        """Something useful while Kafka works; whether there is more of it."""
+        if self._make_ready():
+            return True
+        now = now_ms()
+        neglected = now - self._sweeping.stepped_ms > _SWEEP_NEGLECT_MS
+        if neglected or not self._more:
+            self._sweeping.step(now)
+        return False
 
     # partitions come and go
 
@@ -358,13 +366,9 @@ class Loop:
 
     # tidying up
 
-    def _tidy(self) -> None:
-        now = now_ms()
-        if self._busy_within(_SWEEP_MARGIN_MS, now) and now - self._swept_ms < 5 * _SWEEP_EVERY_MS:
+    def _tidy(self, now: int) -> None:
+        if self._busy_within(_MARGIN_MS, now) and now - self._tidied_ms < 5 * _TIDY_EVERY_MS:
             return
-        if now - self._swept_ms >= _SWEEP_EVERY_MS:
-            self._swept_ms = now
-            self._sweep()
         if now - self._tidied_ms >= _TIDY_EVERY_MS:
             self._tidied_ms = now
             self._parts.destinations.refresh_if_old()
@@ -375,19 +379,6 @@ class Loop:
     def _busy_within(self, margin_ms: int, now: int) -> bool:
         due = self._next_due_ms()
         return self._more or bool(self._retry_at) or (due is not None and due - now < margin_ms)
-
-    def _sweep(self) -> None:
-        """Tombstones for what has fired: the log forgets it, and so does the store."""
-        for number, owned in self._owned.items():
-            if not owned.unswept:
-                continue
-            rows = owned.partition.sweepable(_SWEEP_ROWS)
-            if rows and not self._parts.sweeper.bury(number, (order for order, _ in rows)):
-                continue
-            owned.partition.swept(rows)
-            if rows:
-                owned.store.swept_up_to(rows[-1][0])
-            owned.unswept = max(owned.unswept - len(rows), 0) if rows else 0
 
     def _publish(self, now: int) -> None:
         metrics = self._parts.metrics

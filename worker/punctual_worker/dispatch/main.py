@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -27,7 +28,7 @@ from punctual_worker.dispatch.writing import (
     BrokenError,
     ExactlyOnceWriter,
     PartitionCount,
-    Sweeper,
+    TombstoneWriter,
     Writer,
     anything_left_behind,
 )
@@ -41,6 +42,8 @@ from punctual_worker.topics.plan import TopicState
 
 _ASK_SECONDS: Final = 10
 _GARBAGE_THRESHOLDS: Final = (200_000, 10, 10)
+_SWITCH_SECONDS: Final = 0.0005
+"""So long a thread goes on while another one, whose call to Kafka has come back, wants its turn."""
 _PAUSE_SECONDS: Final = (0.2, 5.0)
 _SHORT_LAG_MS: Final = 600_000
 _CLOCK_MARGIN_MS: Final = 300_000
@@ -60,6 +63,7 @@ def run(settings: Settings) -> int:
     # A turn makes many objects and no cycles: looking for some after every 700 takes a fifth of it.
     gc.freeze()
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with _claim(directory):
         Dispatcher(settings, directory).serve(stop)
     if anything_left_behind():
@@ -163,7 +167,7 @@ class Dispatcher:
         parts = Parts(
             group=group,
             writer=writer,
-            sweeper=Sweeper(self._config, topics=topics),
+            sweeper=TombstoneWriter(self._config, topics=topics),
             restorer=Restorer(
                 self._config,
                 location=location,

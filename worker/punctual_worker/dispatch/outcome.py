@@ -19,7 +19,7 @@ class Outcome:
     tombstones: list[Entry] = field(default_factory=list)
     """Entries decided for good: their keys get a tombstone in the same transaction."""
     events: list[Event] = field(default_factory=list)
-    changes: Changes = field(default_factory=Changes)
+    changes: Changes = field(default_factory=lambda: Changes(perhaps_there=False))
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     replays: int = 0
     """Requests that intake has sent again. The position must pass them for good: compaction keeps

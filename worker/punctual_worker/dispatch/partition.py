@@ -52,7 +52,7 @@ class Partition:
 
     def next_due_ms(self) -> int | None:
         """When the next pending entry is due."""
-        order = self.table.first_after(self.checkpoint.cursor)
+        order = self.ahead.first or self.table.first_after(self.checkpoint.cursor)
         due_ms = None if order is None else actions.order_due_ms(order)
         return None if due_ms == actions.NEVER_MS else due_ms
 

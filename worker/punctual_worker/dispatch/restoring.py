@@ -198,7 +198,7 @@ class Restoration:
         except actions.InvalidPlanError:
             return
         if entry.plan.verb.delivers:
-            self._changes.put(entry)
+            self._changes.put(entry.order, entry)
 
     def _remove(self, order: bytes) -> None:
         entry = self._changes.puts.get(order) or self._table.get(order)

@@ -31,7 +31,7 @@ _ROWS_END: Final = b"e"
 _ID: Final = b"i"
 _META: Final = b"m"
 _MARK: Final = b""
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 """Of the rows; a store that was written by another version is built anew."""
 _BLOCK_CACHE_BYTES: Final = 48 * 1024 * 1024
 _WRITE_BUFFERS_BYTES: Final = 64 * 1024 * 1024
@@ -119,13 +119,13 @@ class Store:
                 if order in orders:
                     orders.remove(order)
         for order, entry in changes.puts.items():
-            if self._db.get(_ROW + order) is None:
+            key = _ROW + order
+            if not changes.perhaps_there or self._db.get(key) is None:
                 self.rows += 1
-            batch.put(_ROW + order, pack_row(entry) if entry is not None else _MARK)
+            batch.put(key, pack_row(entry) if entry is not None else _MARK)
             if order < self._sweep_from:
                 self._sweep_from = order
-            if entry is not None and entry.plan.request_id:
-                request_id = entry.plan.request_id
+            if entry is not None and (request_id := entry.plan.request_id):
                 orders = ids.setdefault(request_id, list(self.find(request_id)))
                 if order not in orders:
                     orders.append(order)
@@ -169,8 +169,13 @@ class Store:
         return count
 
     def swept_up_to(self, order: bytes) -> None:
-        """Nothing fired is left up to here: sweeping need not step over what it deleted."""
+        """The rows up to here are being swept: it need not step over what it deleted. A row that
+        is put before here later is found all the same."""
         self._sweep_from = order
+
+    def sweep_again_from(self, order: bytes) -> None:
+        """They could not be swept."""
+        self._sweep_from = min(self._sweep_from, order)
 
     def in_step(self, as_of_ms: int) -> None:
         """The rows reflect the whole log as of this moment: known to be so when a take-over is

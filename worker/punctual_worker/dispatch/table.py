@@ -21,10 +21,13 @@ class Changes:
     removes: dict[bytes, str] = field(default_factory=dict)
     """Order key to request id (empty where it has none)."""
 
-    def put(self, entry: Entry) -> None:
-        """Stage an entry."""
-        order = entry.order
-        self.removes.pop(order, None)
+    perhaps_there: bool = True
+    """Whether the table may have some of the `puts` already; if not, it need not look."""
+
+    def put(self, order: bytes, entry: Entry) -> None:
+        """Stage an entry under its order key."""
+        if self.removes:
+            self.removes.pop(order, None)
         self.puts[order] = entry
 
     def remove(self, order: bytes, request_id: str) -> None:

@@ -7,7 +7,7 @@ transaction fails, the outcome is thrown away and nothing has happened.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final
 
 from punctual_worker.contract import actions
@@ -23,6 +23,7 @@ from punctual_worker.dispatch.table import Table
 from punctual_worker.dispatch.verdicts import Budget, Judge, Judgement, Verdict
 
 _MAX_BACKOFF_MS: Final = 60_000
+_DESTINATION: Final = attrgetter("entry.plan.destination")
 
 
 class PartitionTurn:
@@ -52,6 +53,8 @@ class PartitionTurn:
         self._pending_ids: dict[str, Entry | None] = {}
         """What this turn knows better than the table: the pending entry of an id, or none."""
         self._out = Outcome(checkpoint)
+        self._verbs: list[Verb] = []
+        """What was asked for; counted at the end."""
 
     def take_in(self, records: Iterable[LogRecord]) -> None:
         """Decide a batch of the log, in its order."""
@@ -61,21 +64,18 @@ class PartitionTurn:
             self._position = record.offset + 1
             if record.value is None or entries.is_own(record.key):
                 continue  # written by an owner of this partition: the table knows it already
-            parsed = actions.parse_action_key(record.key)
+            coordinates = actions.request_coordinates(record.key)
             try:
                 entry = entries.read_entry(record)
             except actions.InvalidPlanError:
-                parsed = None
-            if parsed is None:
+                coordinates = None
+            if coordinates is None:
                 self._count("foreign")
-                continue
-            coordinates = parsed[0]
-            if self._seen(coordinates):
+            elif self._seen(coordinates):
                 self._take_replay(entry, record.timestamp_ms)
             else:
-                self._watermarks.setdefault(coordinates.source_tag, {})[coordinates.partition] = (
-                    coordinates.offset
-                )
+                tag, partition, offset = coordinates
+                self._watermarks.setdefault(tag, {})[partition] = offset
                 self._decide(entry)
 
     def collect(self, budget: Budget) -> None:
@@ -85,19 +85,20 @@ class PartitionTurn:
         destination on probation is tried alone.
         """
         until = actions.order_key(self._now_ms + 1, b"")
+        self._fire_together(until, budget)
         for order, delivery in self._due(until):
             if budget.spent:
                 self._out.more = True
                 return
             entry = delivery.entry
-            verdict = self._judge(entry)
+            verdict = self._judge.judge(entry)
             if verdict.judgement is Judgement.PROBE:
                 if budget.delivered:
                     self._out.more = True
                     return
                 budget.closed = True
                 self._out.more = True
-            budget.spend(entry)
+            budget.spend(1, entry.value_bytes)
             self._cursor = order
             self._fire(delivery, verdict)
 
@@ -108,6 +109,8 @@ class PartitionTurn:
 
     def finish(self) -> Outcome:
         """What to write; the caller settles `changes` after the commit."""
+        for verb in set(self._verbs):
+            self._out.counts["request", verb.name] += self._verbs.count(verb)
         self._out.checkpoint = self._before.moved(
             position=self._position,
             cursor=self._cursor,
@@ -119,8 +122,8 @@ class PartitionTurn:
     # deciding
 
     def _seen(self, coordinates: actions.Coordinates) -> bool:
-        marks = self._watermarks.get(coordinates.source_tag, {})
-        return coordinates.offset <= marks.get(coordinates.partition, -1)
+        marks = self._watermarks.get(coordinates.source_tag)
+        return marks is not None and coordinates.offset <= marks.get(coordinates.partition, -1)
 
     def _take_replay(self, entry: Entry, written_ms: int) -> None:
         """Intake sent it again. If the first copy is pending, the log needs this one no more than
@@ -138,13 +141,14 @@ class PartitionTurn:
             # later requests may have moved watermark and cursor over what was never read.
             # Not so a recurring one without id: nothing tells whether it is running already, and a
             # second run beside the first would deliver everything twice for good.
+            self._out.changes.perhaps_there = True
             self._decide(entry)
         else:
             self._out.tombstones.append(entry)
 
     def _decide(self, entry: Entry) -> None:
         plan = entry.plan
-        self._count("request", plan.verb.name)
+        self._verbs.append(plan.verb)
         standing = self._find(plan.request_id) if plan.request_id else None
         if not plan.verb.delivers:
             self._steer(entry, standing)
@@ -216,12 +220,13 @@ class PartitionTurn:
             self._out.tombstones.append(entry)
             self._await_fire(entry, recurrence.first_fire(entry.plan, self._now_ms))
             return
-        if entry.order > self._before.cursor:
-            self._put(entry)
+        order = entry.order
+        if order > self._before.cursor:
+            self._put(order, entry)
             return
         # The cursor has passed its place: it fires in the transaction that takes it in, or never.
-        verdict = self._judge(entry)
-        self._out.changes.puts[entry.order] = None
+        verdict = self._judge.judge(entry)
+        self._out.changes.puts[order] = None
         if entry.plan.request_id:
             self._pending_ids[entry.plan.request_id] = None
         if verdict.judgement is Judgement.PROBE:
@@ -230,6 +235,29 @@ class PartitionTurn:
             self._fire(self._policy.render(entry), verdict)
 
     # firing
+
+    def _fire_together(self, until: bytes, budget: Budget) -> None:
+        """Fire those at the head that are ready and alike, thousands of them at one go.
+
+        What is left, or if this turn itself has put or removed something that is due: one by one.
+        """
+        changes = self._out.changes
+        touched = any(order < until for order in changes.puts) or any(
+            order < until for order in changes.removes
+        )
+        if touched or self._policy.history or budget.spent:
+            return
+        run = self._ahead.plain_run(until, budget.remaining)
+        if not run.deliveries or run.value_bytes > budget.remaining_bytes:
+            return
+        if not self._judge.all_ready(set(map(_DESTINATION, run.deliveries))):
+            return
+        count = len(run.deliveries)
+        budget.spend(count, run.value_bytes)
+        self._cursor = run.last
+        self._out.fired += count
+        self._out.deliveries += run.deliveries
+        self._out.counts["delivered", ""] += count
 
     def _fire(self, delivery: Delivery, verdict: Verdict) -> None:
         entry = delivery.entry
@@ -298,12 +326,12 @@ class PartitionTurn:
             plan=entry.plan._replace(due_ms=due_ms, attempt=attempt, scheduled_for_ms=wanted_ms),
         )
         self._out.rearmed.append(again)
-        self._put(again)
+        self._put(again.order, again)
 
     # keeping book
 
-    def _put(self, entry: Entry) -> None:
-        self._out.changes.put(entry)
+    def _put(self, order: bytes, entry: Entry) -> None:
+        self._out.changes.put(order, entry)
         if entry.plan.request_id:
             self._pending_ids[entry.plan.request_id] = entry
 
@@ -332,17 +360,18 @@ class PartitionTurn:
     def _due(self, until: bytes) -> Iterator[tuple[bytes, Delivery]]:
         """Due entries of the table and of this turn, in order, one by one."""
         changes = self._out.changes
+        ahead = self._ahead.due(until, after=self._cursor)
         if not changes.puts and not changes.removes:
-            return self._ahead.due(until)
+            return ahead
         staged = sorted(
             (order, entry)
             for order, entry in changes.puts.items()
-            if entry is not None and order < until
+            if entry is not None and self._cursor < order < until
         )
         rendered = ((order, self._policy.render(entry)) for order, entry in staged)
         known = (
             (order, delivery)
-            for order, delivery in self._ahead.due(until)
+            for order, delivery in ahead
             if order not in changes.removes and order not in changes.puts
         )
         return heapq.merge(rendered, known, key=itemgetter(0))

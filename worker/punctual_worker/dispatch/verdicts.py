@@ -1,9 +1,9 @@
 """Whether a delivery can be tried, and how many fit into one transaction. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Set
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch.entries import Entry
@@ -26,7 +26,14 @@ class Verdict(NamedTuple):
     reason: str = ""
 
 
-Judge = Callable[[Entry], Verdict]
+class Judge(Protocol):
+    """Knows the destinations."""
+
+    def judge(self, entry: Entry) -> Verdict:
+        """Whether this message can be tried now."""
+
+    def all_ready(self, destinations: Set[str]) -> bool:
+        """Whether every message to these is `READY` that does not ask for a partition."""
 
 
 @dataclass
@@ -43,8 +50,8 @@ class Budget:
         """Whether nothing more may be added."""
         return self.closed or self.remaining <= 0 or self.remaining_bytes <= 0
 
-    def spend(self, entry: Entry) -> None:
-        """Make room for one delivery."""
-        self.remaining -= 1
-        self.remaining_bytes -= len(entry.value) if entry.value else 0
-        self.delivered += 1
+    def spend(self, deliveries: int, value_bytes: int) -> None:
+        """Make room for deliveries."""
+        self.remaining -= deliveries
+        self.remaining_bytes -= value_bytes
+        self.delivered += deliveries

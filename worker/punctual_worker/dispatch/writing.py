@@ -7,7 +7,7 @@ to take its partitions over again.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -115,18 +115,7 @@ class _Records:
         """Hand everything but the checkpoints to the client; it is sent while we go on."""
         self._errors.clear()
         for partition, outcome, _ in works:
-            for entry, headers, place in outcome.deliveries:
-                plan = entry.plan
-                number = plan.partition
-                if place is not None and (count := self._count_of(plan.destination)):
-                    number = place % count
-                self._send(
-                    plan.destination,
-                    entry.user_key,
-                    entry.value,
-                    headers,
-                    -1 if number is None else number,
-                )
+            self._deliver(outcome.deliveries)
             for rejection in outcome.rejections:
                 key = rejection.entry.user_key
                 if key is None and self._rejections_compacted:
@@ -142,12 +131,31 @@ class _Records:
             for event in outcome.events:
                 self._send(self._topics.history, event.key, event.value, [], -1)
 
-    def record_checkpoints(self, works: Sequence[Work]) -> None:
-        """Hand over the checkpoints for the log: what a take-over trusts most."""
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        """The one place where every microsecond counts: a burst is this loop."""
+        produce = self.producer.produce
+        for entry, headers, place in deliveries:
+            plan = entry.plan
+            number = -1 if plan.partition is None else plan.partition
+            if place is not None and (count := self._count_of(plan.destination)):
+                number = place % count
+            try:
+                produce(plan.destination, entry.value, entry.user_key, number, headers=headers)  # type: ignore[arg-type] # list is invariant
+            except BufferError:
+                self._send(plan.destination, entry.user_key, entry.value, headers, number)
+
+    def record_checkpoints(self, works: Sequence[Work]) -> list[TopicPartition]:
+        """Hand over the checkpoints for the log, what a take-over trusts most; the same as offsets
+        for the group."""
+        offsets = []
         for partition, outcome, record_checkpoint in works:
+            text = checkpoints.encode(outcome.checkpoint)
             if record_checkpoint:
-                text = checkpoints.encode(outcome.checkpoint).encode()
-                self._send(self._topics.actions, actions.CHECKPOINT_KEY, text, [], partition)
+                key = actions.CHECKPOINT_KEY
+                self._send(self._topics.actions, key, text.encode(), [], partition)
+            position = outcome.checkpoint.position
+            offsets.append(TopicPartition(self._topics.actions, partition, position, metadata=text))
+        return offsets
 
     def bury(self, partition: int, order: bytes) -> None:
         """The tombstone of an action."""
@@ -199,6 +207,10 @@ class _Records:
         """What went wrong first since `produce` began."""
         return self._errors[0][0] if self._errors else None
 
+    def forget_errors(self) -> None:
+        """They have been dealt with."""
+        self._errors.clear()
+
 
 class ExactlyOnceWriter:
     """A turn is one Kafka transaction, the checkpoint in it."""
@@ -235,13 +247,13 @@ class ExactlyOnceWriter:
         try:
             producer.begin_transaction()
             self._records.produce(works)
-            self._records.record_checkpoints(works)
-            offsets = [_offset(self._topics.actions, work) for work in works]
-            self._caller.call(
-                lambda: producer.send_offsets_to_transaction(offsets, group, self._timeout),
-                self._timeout,
-            )
-            self._finish(producer.commit_transaction, meanwhile)
+            offsets = self._records.record_checkpoints(works)
+
+            def complete() -> None:
+                producer.send_offsets_to_transaction(offsets, group, self._timeout)
+                _until_done(producer.commit_transaction, self._timeout)
+
+            self._caller.call(complete, 2 * self._timeout, meanwhile=meanwhile)
         except KafkaException as error:
             raise self._abort(works, error.args[0]) from error
         except HangingCallError as error:
@@ -252,7 +264,10 @@ class ExactlyOnceWriter:
             return BrokenError(str(cause))
         failed = self._records
         try:
-            self._finish(failed.producer.abort_transaction)
+            self._caller.call(
+                lambda: _until_done(failed.producer.abort_transaction, self._timeout),
+                self._timeout,
+            )
         except HangingCallError as error:
             return BrokenError(f"{cause}; {error}")
         except KafkaException as error:
@@ -263,11 +278,6 @@ class ExactlyOnceWriter:
             failed.producer.purge()
             self._records = self._new_records(self._timeout)
         return failed.failure(works, cause)
-
-    def _finish(self, call: Any, meanwhile: Callable[[], bool] | None = None) -> None:
-        self._caller.call(
-            lambda: _until_done(call, self._timeout), self._timeout, meanwhile=meanwhile
-        )
 
     def _new_records(self, patience: float) -> _Records:
         records = _Records(
@@ -313,7 +323,6 @@ class AtLeastOnceWriter:
         rejections_compacted: bool,
         count_of: PartitionCount,
     ) -> None:
-        self._actions = topics.actions
         self._records = _Records(
             {"message.timeout.ms": _MESSAGE_TIMEOUT_MS, **config},
             topics=topics,
@@ -338,10 +347,8 @@ class AtLeastOnceWriter:
         try:
             # Only now: a checkpoint in the log says that all it covers is written. Nobody waits
             # for it; if it is lost, the group's offsets say the same.
-            self._records.record_checkpoints(works)
-            group.commit(
-                offsets=[_offset(self._actions, work) for work in works], asynchronous=False
-            )
+            offsets = self._records.record_checkpoints(works)
+            group.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
             raise BrokenError(str(error)) from error
 
@@ -352,8 +359,8 @@ class AtLeastOnceWriter:
         self._records.producer.close()
 
 
-class Sweeper:
-    """Writes tombstones of what has fired, outside of any transaction."""
+class TombstoneWriter:
+    """Writes tombstones of what has fired, outside of any transaction: a `Sweeper`."""
 
     def __init__(self, config: dict[str, Any], *, topics: TopicNames) -> None:
         self._records = _Records(
@@ -362,16 +369,28 @@ class Sweeper:
             rejections_compacted=False,
             count_of=lambda _: None,
         )
+        self._refusal: KafkaError | None = None
 
-    def bury(self, partition: int, orders: Iterable[bytes]) -> bool:
-        """Whether all of them are written."""
+    def bury(self, partition: int, orders: Sequence[bytes]) -> None:
+        """Hand the tombstones of these over."""
         try:
             for order in orders:
                 self._records.bury(partition, order)
         except KafkaException as error:
-            _log.warning("tombstones of delivered messages not written: %s", error)
-            return False
-        return self._records.producer.flush(5) == 0 and self._records.first_error is None
+            self._refusal = error.args[0]
+
+    def written(self) -> bool | None:
+        """Whether all that was handed over is written; None as long as that is not known."""
+        self._records.producer.poll(0)
+        if len(self._records.producer):
+            return None
+        error = self._refusal or self._records.first_error
+        if error is None:
+            return True
+        _log.warning("tombstones of delivered messages not written: %s", error)
+        self._refusal = None
+        self._records.forget_errors()
+        return False
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -396,13 +415,6 @@ def _until_done(call: Any, patience: float) -> None:
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
-
-
-def _offset(topic: str, work: Work) -> TopicPartition:
-    checkpoint = work.outcome.checkpoint
-    return TopicPartition(
-        topic, work.partition, checkpoint.position, metadata=checkpoints.encode(checkpoint)
-    )
 
 
 def _deliveries(works: Sequence[Work]) -> list[Delivery]:
