@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     profile = cProfile.Profile() if parser.parse_args().profile else None
     gc.freeze()
-    gc.set_threshold(200_000, 10, 10)  # as the dispatcher does
+    gc.disable()  # as the dispatcher does
     steps = Steps()
     with tempfile.TemporaryDirectory() as folder, profile or nullcontext():
         dispatcher = Dispatcher(Path(folder) / "fired", steps)

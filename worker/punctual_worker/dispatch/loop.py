@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch.destinations import Destinations
+from punctual_worker.dispatch.garbage import Garbage
 from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.metrics import DispatchMetrics
 from punctual_worker.dispatch.outcome import Outcome
@@ -38,6 +39,9 @@ _TURN_MAX_BYTES: Final = 32 * 1024 * 1024
 _FIRST_BATCH: Final = 500
 """Most deliveries in the first transaction of a burst: nobody sees any of them before its end."""
 _BATCH_GROWTH: Final = 5
+_MOST_DELIVERED: Final = 3
+"""So many times as many messages are delivered in a transaction as actions are read at most."""
+_QUIET_MS: Final = 500
 _SWEEP_NEGLECT_MS: Final = 5_000
 """A slice is swept so often even when more and more is due."""
 _TOMBSTONES_WAIT_SECONDS: Final = 0.005
@@ -93,6 +97,7 @@ class Loop:
         self._retry_pause = _RETRY_SECONDS[0]
         self._turns = 0
         self._sweeping = Sweeping(parts.sweeper, self._owned)
+        self._garbage = Garbage()
         self._tidied_ms = 0
 
     @property
@@ -128,7 +133,7 @@ class Loop:
         now = now_ms()
         idle = not self._busy_within(_MARGIN_MS, now)
         self._making_ready = idle and self._make_ready()
-        if idle and not self._making_ready:
+        if idle and not self._making_ready and not self._garbage.step():
             self._sweeping.step(now)
         self._tidy(now)
         self._readiness = self._judge_readiness()
@@ -190,7 +195,8 @@ class Loop:
         self._batch = self._batch * _BATCH_GROWTH if self._more else _FIRST_BATCH
         self._more = False
         turns = self._begin(now)
-        budget = Budget(min(self._batch, self._parts.turn_max_records), _TURN_MAX_BYTES)
+        most = self._parts.turn_max_records * _MOST_DELIVERED
+        budget = Budget(min(self._batch, most), _TURN_MAX_BYTES)
         budget.delivered = sum(turn.delivered_at_once for turn in turns.values())
         for turn in turns.values():
             turn.collect(budget)
@@ -209,6 +215,7 @@ class Loop:
             owned = self._owned[number]
             owned.held = []
             owned.next_due_ms = owned.partition.next_due_ms()
+        self._garbage.take(*(work.outcome.deliveries for work in works))
 
     def _begin(self, now: int) -> dict[int, PartitionTurn]:
         """Take in what was read; partitions take turns at being first, none starves the others."""
@@ -302,7 +309,7 @@ class Loop:
 
     def _meanwhile(self) -> bool:
         """Something useful while Kafka works; whether there is more of it."""
-        if self._make_ready():
+        if self._garbage.step() or self._make_ready():
             return True
         now = now_ms()
         neglected = now - self._sweeping.stepped_ms > _SWEEP_NEGLECT_MS
@@ -373,6 +380,7 @@ class Loop:
             self._tidied_ms = now
             self._parts.destinations.refresh_if_old()
             self._publish(now)
+            self._garbage.search(now, quiet=not self._busy_within(_QUIET_MS, now))
             if any(now - o.committed_ms > _CONFIRM_EVERY_MS for o in self._owned.values()):
                 self._more = True
 

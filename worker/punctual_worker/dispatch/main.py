@@ -1,7 +1,6 @@
 """`punctual dispatcher`: from settings to a running loop, and a new one when it breaks."""
 
 import fcntl
-import gc
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
+from punctual_worker.dispatch import garbage
 from punctual_worker.dispatch.destinations import Destinations
 from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.loop import Loop, Parts
@@ -41,7 +41,6 @@ from punctual_worker.topics.admin import TopicAdmin, TopicsError
 from punctual_worker.topics.plan import TopicState
 
 _ASK_SECONDS: Final = 10
-_GARBAGE_THRESHOLDS: Final = (200_000, 10, 10)
 _SWITCH_SECONDS: Final = 0.0005
 """So long a thread goes on while another one, whose call to Kafka has come back, wants its turn."""
 _PAUSE_SECONDS: Final = (0.2, 5.0)
@@ -60,9 +59,7 @@ def run(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     directory = settings.data_dir / "dispatcher" / settings.app_id
-    # A turn makes many objects and no cycles: looking for some after every 700 takes a fifth of it.
-    gc.freeze()
-    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    garbage.search_by_hand()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _claim(directory):
         Dispatcher(settings, directory).serve(stop)

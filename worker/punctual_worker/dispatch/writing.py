@@ -16,7 +16,7 @@ from punctual_worker.contract import actions
 from punctual_worker.contract.topics import TopicNames
 from punctual_worker.dispatch import blame, entries
 from punctual_worker.dispatch import checkpoint as checkpoints
-from punctual_worker.dispatch.deadlines import Caller, HangingCallError
+from punctual_worker.dispatch.deadlines import Caller, HandOver, HangingCallError
 from punctual_worker.dispatch.destinations import Fault
 from punctual_worker.dispatch.entries import Delivery
 from punctual_worker.dispatch.outcome import Outcome
@@ -144,18 +144,12 @@ class _Records:
             except BufferError:
                 self._send(plan.destination, entry.user_key, entry.value, headers, number)
 
-    def record_checkpoints(self, works: Sequence[Work]) -> list[TopicPartition]:
-        """Hand over the checkpoints for the log, what a take-over trusts most; the same as offsets
-        for the group."""
-        offsets = []
-        for partition, outcome, record_checkpoint in works:
-            text = checkpoints.encode(outcome.checkpoint)
-            if record_checkpoint:
-                key = actions.CHECKPOINT_KEY
-                self._send(self._topics.actions, key, text.encode(), [], partition)
-            position = outcome.checkpoint.position
-            offsets.append(TopicPartition(self._topics.actions, partition, position, metadata=text))
-        return offsets
+    def record_checkpoints(self, works: Sequence[Work], offsets: Sequence[TopicPartition]) -> None:
+        """Hand over the checkpoints for the log: what a take-over trusts most."""
+        for (partition, _, record_checkpoint), offset in zip(works, offsets, strict=True):
+            if record_checkpoint and offset.metadata is not None:
+                text = offset.metadata.encode()
+                self._send(self._topics.actions, actions.CHECKPOINT_KEY, text, [], partition)
 
     def bury(self, partition: int, order: bytes) -> None:
         """The tombstone of an action."""
@@ -243,17 +237,26 @@ class ExactlyOnceWriter:
         self, works: Sequence[Work], group: Any, meanwhile: Callable[[], bool] | None = None
     ) -> None:
         """One transaction; see the module for what a failure means."""
-        producer = self._records.producer
-        try:
-            producer.begin_transaction()
-            self._records.produce(works)
-            offsets = self._records.record_checkpoints(works)
+        records = self._records
+        producer = records.producer
+        offsets = _offsets(self._topics.actions, works)
+        handed_over = HandOver()
 
-            def complete() -> None:
-                producer.send_offsets_to_transaction(offsets, group, self._timeout)
+        def complete() -> None:
+            # The group's coordinator has its own work to do: the records are handed over meanwhile.
+            producer.send_offsets_to_transaction(offsets, group, self._timeout)
+            if handed_over.wait():
                 _until_done(producer.commit_transaction, self._timeout)
 
-            self._caller.call(complete, 2 * self._timeout, meanwhile=meanwhile)
+        try:
+            producer.begin_transaction()
+            answer = self._caller.begin(complete)
+            try:
+                with handed_over:
+                    records.produce(works)
+                    records.record_checkpoints(works, offsets)
+            finally:
+                self._caller.finish(answer, 2 * self._timeout, meanwhile=meanwhile)
         except KafkaException as error:
             raise self._abort(works, error.args[0]) from error
         except HangingCallError as error:
@@ -323,6 +326,7 @@ class AtLeastOnceWriter:
         rejections_compacted: bool,
         count_of: PartitionCount,
     ) -> None:
+        self._actions = topics.actions
         self._records = _Records(
             {"message.timeout.ms": _MESSAGE_TIMEOUT_MS, **config},
             topics=topics,
@@ -347,7 +351,8 @@ class AtLeastOnceWriter:
         try:
             # Only now: a checkpoint in the log says that all it covers is written. Nobody waits
             # for it; if it is lost, the group's offsets say the same.
-            offsets = self._records.record_checkpoints(works)
+            offsets = _offsets(self._actions, works)
+            self._records.record_checkpoints(works, offsets)
             group.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:
             raise BrokenError(str(error)) from error
@@ -415,6 +420,19 @@ def _until_done(call: Any, patience: float) -> None:
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
+
+
+def _offsets(topic: str, works: Sequence[Work]) -> list[TopicPartition]:
+    """The checkpoints as offsets of the group."""
+    return [
+        TopicPartition(
+            topic,
+            partition,
+            outcome.checkpoint.position,
+            metadata=checkpoints.encode(outcome.checkpoint),
+        )
+        for partition, outcome, _ in works
+    ]
 
 
 def _deliveries(works: Sequence[Work]) -> list[Delivery]:

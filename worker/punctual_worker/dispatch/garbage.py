@@ -1,0 +1,51 @@
+"""When what is no longer needed is let go: not while messages wait to be delivered.
+
+A turn makes tens of thousands of objects and no cycles. Letting go of them takes about as long as
+making them ready did, so it is done in small pieces while Kafka works. Python's search for cycles
+would look at all of them again and again, for tens of milliseconds each time: it is switched off,
+and done by hand when nothing is due.
+"""
+
+import gc
+from typing import Any, Final
+
+_PIECE: Final = 500
+_SEARCH_EVERY_MS: Final = 60_000
+_SEARCH_NEGLECT_MS: Final = 900_000
+"""Searched so often even if something is always due."""
+
+
+def search_by_hand() -> None:
+    """From now on; what is there is there for good."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+class Garbage:
+    """Lists whose contents nobody needs any more."""
+
+    def __init__(self) -> None:
+        self._lists: list[list[Any]] = []
+        self._searched_ms = 0
+
+    def take(self, *lists: list[Any]) -> None:
+        """Let go of these, later. What is left of those before goes at once: there is never more
+        than one turn's worth."""
+        self._lists = [one for one in lists if one]
+
+    def step(self) -> bool:
+        """Let go of a little; whether there is more."""
+        if not self._lists:
+            return False
+        last = self._lists[-1]
+        del last[-_PIECE:]
+        if not last:
+            self._lists.pop()
+        return bool(self._lists)
+
+    def search(self, now_ms: int, *, quiet: bool) -> None:
+        """Search for cycles, if it is time to; best when it is quiet."""
+        if now_ms - self._searched_ms > (_SEARCH_EVERY_MS if quiet else _SEARCH_NEGLECT_MS):
+            self._searched_ms = now_ms
+            gc.collect()
