@@ -7,10 +7,11 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from bench.observing import percentile
+from bench.observing import Reader, percentile
 from bench.records import delivered_headers, key_of, value_of
 
 _BATCH: Final = 10_000
+_FIRST: Final = 500
 _APART_SECONDS: Final = 0.02
 """Between single transactions: one that follows another at once is told to come back later."""
 
@@ -35,6 +36,7 @@ def _transactional(servers: str) -> Producer:
 def deliveries_per_second(servers: str, topic: str, count: int) -> float:
     """Records as the dispatcher delivers them, in batches of 10,000, as fast as it goes."""
     producer = _transactional(servers)
+    _first_transaction(producer, topic)
     records = [(value_of(number), key_of(number)) for number in range(count)]
     headers = delivered_headers()
     began = time.monotonic()
@@ -44,6 +46,24 @@ def deliveries_per_second(servers: str, topic: str, count: int) -> float:
             producer.produce(topic, value, key, headers=headers)
         producer.commit_transaction(30)
     return count / (time.monotonic() - began)
+
+
+def first_transaction_ms(servers: str, topic: str) -> float:
+    """How long the first transaction of a producer in a topic takes until it can be read."""
+    producer = _transactional(servers)
+    reader = Reader(servers, topic, from_end=True)
+    began = time.time()
+    _first_transaction(producer, topic)
+    took = reader.first(patience=60) - began
+    reader.close()
+    return took * 1000
+
+
+def _first_transaction(producer: Producer, topic: str) -> None:
+    producer.begin_transaction()
+    for number in range(_FIRST):
+        producer.produce(topic, value_of(number), key_of(number), headers=delivered_headers())
+    producer.commit_transaction(30)
 
 
 def single_record_ms(servers: str, topic: str, count: int) -> float:

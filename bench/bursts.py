@@ -1,14 +1,19 @@
 """Many messages due at one instant: deliveries per second, and how long the first one takes."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from support.processes import Part
 
 from bench import bare_transactions
-from bench.observing import EndOffsets, account, read_all
+from bench.observing import EndOffsets, Reader, account, read_all
 from bench.report import Report
 from bench.scale import Scale, in_words
 from bench.stack import App, Stack
+
+_FIRST_USE: Final = 500
+_LITTLE_AT_A_TIME: Final = {"fetch.max.bytes": 65_536, "message.max.bytes": 65_536}
+"""So that a reader who waits for the first message does not fetch the others too."""
 
 
 @dataclass(frozen=True)
@@ -25,25 +30,32 @@ class Burst:
     """When each was written, from the due instant on."""
 
 
-def fire(app: App, dispatcher: Part, name: str, count: int, lead_seconds: float) -> Burst:
+def fire(
+    app: App, dispatcher: Part, name: str, count: int, lead_seconds: float, *, warm: bool = True
+) -> Burst:
     """Schedule so many for one instant, well ahead of it, and watch them arrive."""
-    topic, dues_ms = app.schedule(name, dispatcher, count=count, lead_seconds=lead_seconds)
-    due_ms = dues_ms[0]
-    due_s = due_ms / 1000
+    scheduled = app.schedule(name, dispatcher, count=count, lead_seconds=lead_seconds, warm=warm)
+    topic, dues_ms, warm_up = scheduled
+    scheduled.wait_until_warm()
+    ends = EndOffsets(app.servers, topic)
     delivered = dispatcher.metric("punctual_delivered_total")
-    changes = EndOffsets(app.servers, topic).follow(
-        from_s=due_s - 0.02,
+    reader = Reader(app.servers, topic, from_end=True, **_LITTLE_AT_A_TIME)
+    patience = 60 + count / 2_000
+    first_s = reader.first(patience=patience)
+    last_s = ends.follow(
         over=lambda: dispatcher.metric("punctual_delivered_total") >= delivered + count,
-        patience=60 + count / 2_000,
+        patience=patience,
     )
+    reader.close()
     seen = read_all(app.servers, topic)
     account(seen, dues_ms)
-    appended = sorted(one.appended_ms - due_ms for one in seen)
+    due_ms = dues_ms[-1]
+    appended = sorted(one.appended_ms - due_ms for one in seen if one.number >= warm_up)
     return Burst(
         count=count,
-        first_ms=(changes[0].at_s - due_s) * 1000,
+        first_ms=first_s * 1000 - due_ms,
         first_appended_ms=appended[0],
-        seconds=changes[-1].at_s - due_s,
+        seconds=last_s - due_ms / 1000,
         appended_ms=appended,
     )
 
@@ -55,6 +67,7 @@ def measure(stack: Stack, scale: Scale, report: Report) -> None:
         warm_up = app.topic("warm-up")
         bare_transactions.deliveries_per_second(app.servers, warm_up, scale.bare_warm_up)
         dispatcher = app.dispatcher()
+        _first_use(app, dispatcher, scale, report)
         for count in scale.bursts:
             name = f"burst of {in_words(count)} due at one instant"
             before = _bare(app, f"bare-before-{count}", count)
@@ -80,6 +93,15 @@ def measure(stack: Stack, scale: Scale, report: Report) -> None:
             )
             report.add(f"{name}: first message written after", burst.first_appended_ms, "ms")
             report.curve("burst", f"{in_words(count)} due at once", _growth(burst))
+
+
+def _first_use(app: App, dispatcher: Part, scale: Scale, report: Report) -> None:
+    """What a destination's very first messages wait for is the broker, whoever writes them."""
+    limit = bare_transactions.first_transaction_ms(app.servers, app.topic("bare-first"))
+    lead = scale.lead_seconds(_FIRST_USE)
+    burst = fire(app, dispatcher, "first-use", _FIRST_USE, lead, warm=False)
+    name = "first message ever to a destination, visible after"
+    report.add(name, burst.first_ms, "ms", limit=limit)
 
 
 def _bare(app: App, topic: str, count: int) -> float:

@@ -7,7 +7,6 @@ them. At 10,000 per second it would disturb too much: there it is until the brok
 
 import itertools
 import math
-import time
 from typing import Final
 
 from support.processes import Part
@@ -66,14 +65,15 @@ def _run(
         lead_seconds=scale.lead_seconds(count),
         per_second=rate,
     )
-    topic, dues_ms = scheduled
+    topic, dues_ms, warm_up = scheduled
+    scheduled.wait_until_warm()
     delivered = dispatcher.metric("punctual_delivered_total")
     counted = _counted(dispatcher)
     reads_along = rate in _READ_ALONG
-    patience = scheduled.start_s - time.time() + scale.lateness_seconds + 60
+    patience = scale.lateness_seconds + 60
     if reads_along:
         reader = Reader(app.servers, topic)
-        seen = reader.read(count, patience=patience)
+        seen = reader.read(len(dues_ms), patience=patience)
         reader.close()
     else:
         wait_delivered(delivered + count, dispatcher, patience=patience)
@@ -82,6 +82,7 @@ def _run(
     late = [
         (one.seen_s * 1000 if reads_along else one.appended_ms) - dues_ms[one.number]
         for one in seen
+        if one.number >= warm_up
     ]
     grown = [(bound, n - counted.get(bound, 0)) for bound, n in _counted(dispatcher).items()]
     return grown, late

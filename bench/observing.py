@@ -36,13 +36,6 @@ class Seen(NamedTuple):
     """When the broker wrote it, by the broker's clock, which is this machine's."""
 
 
-class Change(NamedTuple):
-    """The end of a topic has moved."""
-
-    at_s: float
-    total: int
-
-
 class EndOffsets:
     """The sum of a topic's end offsets; markers of transactions count too."""
 
@@ -69,28 +62,21 @@ class EndOffsets:
             time.sleep(every)
         return time.time()
 
-    def follow(self, *, from_s: float, over: Callable[[], bool], patience: float) -> list[Change]:
-        """All changes from a moment on, until it stands still and `over` says so.
-
-        Asks every 2 ms until the first change, because that one is wanted exactly, and then every
-        10 ms.
-        """
-        before = self.total()
-        time.sleep(max(from_s - time.time(), 0))
-        changes: list[Change] = []
-        deadline = from_s + patience
-        asked_s = from_s
+    def follow(self, *, over: Callable[[], bool], patience: float) -> float:
+        """When the last change was, once it stands still and `over` says so."""
+        before, changed_s = -1, time.time()
+        deadline = asked_s = changed_s
+        deadline += patience
         while time.time() < deadline:
             total, now = self.total(), time.time()
             if total != before:
                 before = total
-                changes.append(Change(now, total))
-                asked_s = now
-            elif changes and now - asked_s > 1:
+                changed_s = asked_s = now
+            elif now - asked_s > 1:
                 if over():
-                    return changes
+                    return changed_s
                 asked_s = now
-            time.sleep(0.01 if changes else 0.002)
+            time.sleep(0.01)
         raise BenchError(f"not everything was delivered within {patience:.0f} s")
 
     def wait_until_still(self, *, patience: float = 300) -> None:
@@ -108,7 +94,9 @@ class EndOffsets:
 class Reader:
     """Reads a topic as its consumers do, committed messages only."""
 
-    def __init__(self, servers: str, topic: str, *, from_end: bool = False) -> None:
+    def __init__(
+        self, servers: str, topic: str, *, from_end: bool = False, **config: str | int
+    ) -> None:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": servers,
@@ -117,6 +105,7 @@ class Reader:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "log_level": 2,
+                **config,
             }
         )
         start = OFFSET_END if from_end else OFFSET_BEGINNING
@@ -125,6 +114,17 @@ class Reader:
         if from_end:  # what comes from now on is seen
             while len(self._at_end) < PARTITIONS:
                 self.poll(0.1)
+
+    def first(self, *, patience: float) -> float:
+        """When the first message is there; reads no more after that."""
+        deadline = time.time() + patience
+        while time.time() < deadline:
+            message = self._consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                now = time.time()
+                self._consumer.unassign()
+                return now
+        raise BenchError(f"nothing was delivered within {patience:.0f} s")
 
     def poll(self, seconds: float) -> list[Seen]:
         """Wait for a message, then take what else is there."""

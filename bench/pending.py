@@ -239,9 +239,9 @@ def _overdue_after(
     # A killed member is in the group until its session times out: that is take-over, not this.
     lead_seconds = scale.lead_seconds(_OVERDUE) + scale.restart_margin_seconds
     scheduled = app.schedule(
-        f"overdue-{name}", dispatcher, count=_OVERDUE, lead_seconds=lead_seconds
+        f"overdue-{name}", dispatcher, count=_OVERDUE, lead_seconds=lead_seconds, warm=False
     )
-    topic, dues_ms = scheduled
+    topic, dues_ms, _ = scheduled
     end()
     if time.time() > scheduled.start_s:
         raise BenchError("the dispatcher took too long to end: something fell due meanwhile")

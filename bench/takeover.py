@@ -67,14 +67,16 @@ def _longest_wait(
         lead_seconds=scale.lead_seconds(count),
         per_second=_RATE,
     )
-    topic, dues_ms = scheduled
+    topic, dues_ms, _ = scheduled
     reader = Reader(app.servers, topic)
     seen: list[Seen] = []
     while time.time() < scheduled.start_s + _STRIKE_AFTER_SECONDS:
         seen += reader.poll(0.02)
     strike()
     try:
-        seen += reader.read(count - len(seen), patience=scale.takeover_seconds + 90, settle=0)
+        seen += reader.read(
+            len(dues_ms) - len(seen), patience=scale.takeover_seconds + 90, settle=0
+        )
     finally:
         mend()
     # whoever comes back must not repeat anything

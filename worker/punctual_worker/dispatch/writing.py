@@ -16,7 +16,7 @@ from punctual_worker.contract import actions
 from punctual_worker.contract.topics import TopicNames
 from punctual_worker.dispatch import blame, entries
 from punctual_worker.dispatch import checkpoint as checkpoints
-from punctual_worker.dispatch.deadlines import Caller, HandOver, HangingCallError
+from punctual_worker.dispatch.deadlines import Answer, Caller, HandOver, HangingCallError
 from punctual_worker.dispatch.destinations import Fault
 from punctual_worker.dispatch.entries import Delivery
 from punctual_worker.dispatch.outcome import Outcome
@@ -26,6 +26,8 @@ from punctual_worker.logs import kafka_logger
 _log = logging.getLogger(__name__)
 
 _MESSAGE_TIMEOUT_MS: Final = 5_000
+_FINISHING_SECONDS: Final = 0.1
+"""How long a broker may take to finish a transaction that it has called committed."""
 _PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001
 
 
@@ -99,8 +101,11 @@ class _Records:
                 "delivery.report.only.error": True,
                 "topic.metadata.propagation.max.ms": 1_000,
                 # A transaction that follows another at once is told to come back: with the
-                # default of 100 ms that is what it would take; with 1 ms it takes 4 in all.
+                # default of 100 ms that is what it would take; with 1 ms it takes 4 in all. And if
+                # the broker takes longer to finish the one before (35 to 300 ms, if it is our first
+                # in a partition), with pauses that double we would come late.
                 "retry.backoff.ms": 1,
+                "retry.backoff.max.ms": 5,
                 **config,
                 "on_delivery": self._on_error,
             },
@@ -231,6 +236,7 @@ class ExactlyOnceWriter:
         self._rejections_compacted = rejections_compacted
         self._count_of = count_of
         self._caller = Caller()
+        self._committed_at = 0.0
         self._records = self._new_records(60)
 
     def write(
@@ -242,25 +248,39 @@ class ExactlyOnceWriter:
         offsets = _offsets(self._topics.actions, works)
         handed_over = HandOver()
 
-        def complete() -> None:
-            # The group's coordinator has its own work to do: the records are handed over meanwhile.
+        def send_offsets() -> None:
             producer.send_offsets_to_transaction(offsets, group, self._timeout)
+
+        def complete() -> None:
+            if apart:
+                send_offsets()
             if handed_over.wait():
                 _until_done(producer.commit_transaction, self._timeout)
 
+        # The broker may still be finishing the transaction before, and then says «later» to both
+        # the offsets and the records. The client asks again for the offsets after 1 ms, but for the
+        # records after 20, whatever is configured: so the offsets go first, and find out. Where
+        # that cannot be, the coordinators work while the records are handed over.
+        apart = time.monotonic() - self._committed_at > _FINISHING_SECONDS
         try:
             producer.begin_transaction()
+            if not apart:
+                self._wait(self._caller.begin(send_offsets), meanwhile)
             answer = self._caller.begin(complete)
             try:
                 with handed_over:
                     records.produce(works)
                     records.record_checkpoints(works, offsets)
             finally:
-                self._caller.finish(answer, 2 * self._timeout, meanwhile=meanwhile)
+                self._wait(answer, meanwhile)
+            self._committed_at = time.monotonic()
         except KafkaException as error:
             raise self._abort(works, error.args[0]) from error
         except HangingCallError as error:
             raise BrokenError(str(error)) from error
+
+    def _wait(self, answer: Answer, meanwhile: Callable[[], bool] | None) -> None:
+        self._caller.finish(answer, 2 * self._timeout, meanwhile=meanwhile)
 
     def _abort(self, works: Sequence[Work], cause: KafkaError) -> Exception:
         if cause.fatal() or not (cause.txn_requires_abort() or cause.retriable()):
