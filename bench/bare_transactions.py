@@ -59,6 +59,14 @@ def first_transaction_ms(servers: str, topic: str) -> float:
     return took * 1000
 
 
+def warm_up(servers: str, topic: str, seconds: float) -> None:
+    """A broker that has just started is slow: its JVM compiles what it runs often."""
+    producer = _transactional(servers)
+    began = time.monotonic()
+    while time.monotonic() - began < seconds:
+        _first_transaction(producer, topic)
+
+
 def _first_transaction(producer: Producer, topic: str) -> None:
     producer.begin_transaction()
     for number in range(_FIRST):

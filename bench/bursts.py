@@ -63,9 +63,8 @@ def fire(
 def measure(stack: Stack, scale: Scale, report: Report) -> None:
     """Exactly-once, beside a bare transactional producer."""
     with stack.app("burst") as app:
-        # a broker that has just started is slow, which would make the limit look low
-        warm_up = app.topic("warm-up")
-        bare_transactions.deliveries_per_second(app.servers, warm_up, scale.bare_warm_up)
+        topic = app.topic("warm-up")
+        bare_transactions.warm_up(app.servers, topic, scale.broker_warm_up_seconds)
         dispatcher = app.dispatcher()
         _first_use(app, dispatcher, scale, report)
         for count in scale.bursts:

@@ -17,7 +17,7 @@ class Scale:
     intake_rounds: int
     latency_seconds: int
     bursts: tuple[int, ...]
-    bare_warm_up: int
+    broker_warm_up_seconds: float
     lateness_seconds: int
     pending: tuple[int, ...]
     """Levels, one after the other in the same dispatcher."""
@@ -48,7 +48,7 @@ FULL: Final = Scale(
     intake_rounds=3,
     latency_seconds=30,
     bursts=(100_000, MILLION),
-    bare_warm_up=200_000,
+    broker_warm_up_seconds=8,
     lateness_seconds=20,
     pending=(10_000, 100_000, MILLION, 10 * MILLION),
     main_level=MILLION,
@@ -68,7 +68,7 @@ QUICK: Final = Scale(
     intake_rounds=1,
     latency_seconds=8,
     bursts=(100_000,),
-    bare_warm_up=100_000,
+    broker_warm_up_seconds=6,
     lateness_seconds=6,
     pending=(10_000, 100_000, MILLION),
     main_level=MILLION,
@@ -88,7 +88,7 @@ TINY: Final = Scale(
     intake_rounds=1,
     latency_seconds=3,
     bursts=(2_000,),
-    bare_warm_up=2_000,
+    broker_warm_up_seconds=1,
     lateness_seconds=2,
     pending=(500, 1_000, 5_000),
     main_level=5_000,

@@ -55,6 +55,7 @@ class Delivery(NamedTuple):
 
     entry: Entry
     headers: actions.Headers
+    wanted_ms: int
     place: int | None = None
     """Hash that chooses the partition, where neither a number nor the record's key does."""
 
@@ -170,14 +171,16 @@ def _written_ms(ms: int) -> bytes:
 def deliver(entry: Entry, *, requests_topic: str, trace: bool) -> Delivery:
     """The delivered record, as the contract describes it."""
     result = user_headers(entry)
-    if entry.plan.bare:
-        return Delivery(entry, result, _place_of(entry) if entry.plan.placed else None)
+    plan = entry.plan
+    wanted_ms = plan.wanted_ms
+    if plan.flags and plan.bare:
+        return Delivery(entry, result, wanted_ms, _place_of(entry) if plan.placed else None)
     if trace:
-        if entry.plan.request_id:
-            result.append((headers.REQUEST_ID, entry.plan.request_id.encode()))
-        result.append((headers.SCHEDULED_FOR, _written_ms(entry.plan.wanted_ms)))
+        if plan.request_id:
+            result.append((headers.REQUEST_ID, plan.request_id.encode()))
+        result.append((headers.SCHEDULED_FOR, _written_ms(wanted_ms)))
         result.append((headers.SOURCE, source_of(entry, requests_topic)))
-    return Delivery(entry, result)
+    return Delivery(entry, result, wanted_ms)
 
 
 def _place_of(entry: Entry) -> int | None:

@@ -10,6 +10,7 @@ import gc
 from typing import Any, Final
 
 _PIECE: Final = 500
+_MOST: Final = 100_000
 _SEARCH_EVERY_MS: Final = 60_000
 _SEARCH_NEGLECT_MS: Final = 900_000
 """Searched so often even if something is always due."""
@@ -27,22 +28,26 @@ class Garbage:
 
     def __init__(self) -> None:
         self._lists: list[list[Any]] = []
+        self._size = 0
         self._searched_ms = 0
 
     def take(self, *lists: list[Any]) -> None:
-        """Let go of these, later. What is left of those before goes at once: there is never more
-        than one turn's worth."""
-        self._lists = [one for one in lists if one]
+        """Let go of these, later; what is too much goes at once."""
+        self._lists += [one for one in lists if one]
+        self._size = sum(map(len, self._lists))
+        while self.step(most=_MOST):
+            pass
 
-    def step(self) -> bool:
-        """Let go of a little; whether there is more."""
-        if not self._lists:
+    def step(self, *, most: int) -> bool:
+        """Let go of a little if there is more than `most`; whether there still is."""
+        if self._size <= most:
             return False
         last = self._lists[-1]
+        self._size -= min(_PIECE, len(last))
         del last[-_PIECE:]
         if not last:
             self._lists.pop()
-        return bool(self._lists)
+        return self._size > most
 
     def search(self, now_ms: int, *, quiet: bool) -> None:
         """Search for cycles, if it is time to; best when it is quiet."""

@@ -6,8 +6,10 @@ has; `main` then begins another one, which takes its partitions over from what i
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from punctual_worker.contract import actions
@@ -42,6 +44,10 @@ _BATCH_GROWTH: Final = 5
 _MOST_DELIVERED: Final = 3
 """So many times as many messages are delivered in a transaction as actions are read at most."""
 _QUIET_MS: Final = 500
+_GARBAGE_KEPT: Final = 60_000
+"""Delivered messages that are not let go of before a burst is over: on few cores the broker needs
+the time."""
+_WANTED_MS: Final = attrgetter("wanted_ms")
 _SWEEP_NEGLECT_MS: Final = 5_000
 """A slice is swept so often even when more and more is due."""
 _TOMBSTONES_WAIT_SECONDS: Final = 0.005
@@ -133,7 +139,7 @@ class Loop:
         now = now_ms()
         idle = not self._busy_within(_MARGIN_MS, now)
         self._making_ready = idle and self._make_ready()
-        if idle and not self._making_ready and not self._garbage.step():
+        if idle and not self._making_ready and not self._garbage.step(most=0):
             self._sweeping.step(now)
         self._tidy(now)
         self._readiness = self._judge_readiness()
@@ -279,7 +285,7 @@ class Loop:
             return False
         self._retry_pause = _RETRY_SECONDS[0]
         parts.destinations.delivered(
-            {d.entry.plan.destination for work in works for d in work.outcome.deliveries}
+            d.entry.plan.destination for work in works for d in work.outcome.deliveries
         )
         return True
 
@@ -293,7 +299,8 @@ class Loop:
         metrics = self._parts.metrics
         metrics.count(outcome.counts)
         written_ms = now_ms()
-        metrics.observe_lateness([written_ms - d.entry.plan.wanted_ms for d in outcome.deliveries])
+        wanted = Counter(map(_WANTED_MS, outcome.deliveries))
+        metrics.observe_lateness({written_ms - ms: number for ms, number in wanted.items()})
 
     def _make_ready(self) -> bool:
         """Make some more of what is due soon ready; whether there was any."""
@@ -309,7 +316,7 @@ class Loop:
 
     def _meanwhile(self) -> bool:
         """Something useful while Kafka works; whether there is more of it."""
-        if self._garbage.step() or self._make_ready():
+        if self._garbage.step(most=_GARBAGE_KEPT if self._more else 0) or self._make_ready():
             return True
         now = now_ms()
         neglected = now - self._sweeping.stepped_ms > _SWEEP_NEGLECT_MS

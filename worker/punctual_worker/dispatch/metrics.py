@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import Final
 
@@ -28,9 +28,9 @@ class LatenessHistogram(Collector):
         self._bounds_ms = [bound * 1000 for bound in _LATENESS_BUCKETS]
         self._sum_ms = 0
 
-    def observe(self, lateness_ms: Sequence[int]) -> None:
-        """Add these; whoever is early by its own clock counts as in time."""
-        for late_ms, number in Counter(lateness_ms).items():
+    def observe(self, lateness_ms: Mapping[int, int]) -> None:
+        """Add so many of each; whoever is early by its own clock counts as in time."""
+        for late_ms, number in lateness_ms.items():
             late_ms = max(late_ms, 0)
             self._counts[bisect_left(self._bounds_ms, late_ms)] += number
             self._sum_ms += late_ms * number
@@ -117,8 +117,8 @@ class DispatchMetrics:
             elif what in labelled:
                 labelled[what].labels(label).inc(number)
 
-    def observe_lateness(self, lateness_ms: Sequence[int]) -> None:
-        """Of the deliveries of a turn; after a committed turn."""
+    def observe_lateness(self, lateness_ms: Mapping[int, int]) -> None:
+        """Deliveries of a committed turn by their lateness."""
         self._lateness.observe(lateness_ms)
 
     def enter(self, partition: int, state: str | None) -> None:

@@ -139,7 +139,7 @@ class _Records:
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         """The one place where every microsecond counts: a burst is this loop."""
         produce = self.producer.produce
-        for entry, headers, place in deliveries:
+        for entry, headers, _, place in deliveries:
             plan = entry.plan
             number = -1 if plan.partition is None else plan.partition
             if place is not None and (count := self._count_of(plan.destination)):
