@@ -11,7 +11,8 @@ from bench.observing import Reader, percentile
 from bench.records import delivered_headers, key_of, value_of
 
 _BATCH: Final = 10_000
-_FIRST: Final = 500
+_SMALL: Final = 500
+_WARM_TRANSACTIONS: Final = 5
 _APART_SECONDS: Final = 0.02
 """Between single transactions: one that follows another at once is told to come back later."""
 
@@ -36,7 +37,8 @@ def _transactional(servers: str) -> Producer:
 def deliveries_per_second(servers: str, topic: str, count: int) -> float:
     """Records as the dispatcher delivers them, in batches of 10,000, as fast as it goes."""
     producer = _transactional(servers)
-    _first_transaction(producer, topic)
+    for _ in range(_WARM_TRANSACTIONS):
+        _transaction(producer, topic)
     records = [(value_of(number), key_of(number)) for number in range(count)]
     headers = delivered_headers()
     began = time.monotonic()
@@ -53,7 +55,7 @@ def first_transaction_ms(servers: str, topic: str) -> float:
     producer = _transactional(servers)
     reader = Reader(servers, topic, from_end=True)
     began = time.time()
-    _first_transaction(producer, topic)
+    _transaction(producer, topic)
     took = reader.first(patience=60) - began
     reader.close()
     return took * 1000
@@ -64,12 +66,12 @@ def warm_up(servers: str, topic: str, seconds: float) -> None:
     producer = _transactional(servers)
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        _first_transaction(producer, topic)
+        _transaction(producer, topic)
 
 
-def _first_transaction(producer: Producer, topic: str) -> None:
+def _transaction(producer: Producer, topic: str) -> None:
     producer.begin_transaction()
-    for number in range(_FIRST):
+    for number in range(_SMALL):
         producer.produce(topic, value_of(number), key_of(number), headers=delivered_headers())
     producer.commit_transaction(30)
 

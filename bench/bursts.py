@@ -1,5 +1,6 @@
 """Many messages due at one instant: deliveries per second, and how long the first one takes."""
 
+import statistics
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,7 +9,7 @@ from support.processes import Part
 from bench import bare_transactions
 from bench.observing import EndOffsets, Reader, account, read_all
 from bench.report import Report
-from bench.scale import Scale, in_words
+from bench.scale import MILLION, Scale, in_words
 from bench.stack import App, Stack
 
 _FIRST_USE: Final = 500
@@ -38,11 +39,13 @@ def fire(
     topic, dues_ms, warm_up = scheduled
     scheduled.wait_until_warm()
     ends = EndOffsets(app.servers, topic)
+    near = ends.total() + count * 3 // 4
     delivered = dispatcher.metric("punctual_delivered_total")
     reader = Reader(app.servers, topic, from_end=True, **_LITTLE_AT_A_TIME)
     patience = 60 + count / 2_000
     first_s = reader.first(patience=patience)
     last_s = ends.follow(
+        near=near,
         over=lambda: dispatcher.metric("punctual_delivered_total") >= delivered + count,
         patience=patience,
     )
@@ -69,12 +72,16 @@ def measure(stack: Stack, scale: Scale, report: Report) -> None:
         _first_use(app, dispatcher, scale, report)
         for count in scale.bursts:
             name = f"burst of {in_words(count)} due at one instant"
-            before = _bare(app, f"bare-before-{count}", count)
-            burst = fire(app, dispatcher, f"due-{count}", count, scale.lead_seconds(count))
-            app.wait_until_swept()
-            after = _bare(app, f"bare-after-{count}", count)
-            limit = max(before, after)
-            rate = count / burst.seconds
+            bare = [_bare(app, f"bare-{count}", count)]
+            seen: list[Burst] = []
+            for number in range(scale.burst_rounds if count < MILLION else 1):
+                lead = scale.lead_seconds(count)
+                seen.append(fire(app, dispatcher, f"due-{count}-{number}", count, lead))
+                app.wait_until_swept()
+                bare.append(_bare(app, f"bare-{count}-{number}", count))
+            limit = statistics.median(bare)
+            rate = count / statistics.median(burst.seconds for burst in seen)
+            first_ms = statistics.median(burst.first_ms for burst in seen)
             report.add(
                 name,
                 rate,
@@ -85,13 +92,14 @@ def measure(stack: Stack, scale: Scale, report: Report) -> None:
             )
             report.add(
                 f"{name}: first message visible after",
-                burst.first_ms,
+                first_ms,
                 "ms",
                 aim="≤ 20 ms",
-                met=burst.first_ms <= 20,
+                met=first_ms <= 20,
             )
-            report.add(f"{name}: first message written after", burst.first_appended_ms, "ms")
-            report.curve("burst", f"{in_words(count)} due at once", _growth(burst))
+            written_ms = statistics.median(burst.first_appended_ms for burst in seen)
+            report.add(f"{name}: first message written after", written_ms, "ms")
+            report.curve("burst", f"{in_words(count)} due at once", _growth(seen[0]))
 
 
 def _first_use(app: App, dispatcher: Part, scale: Scale, report: Report) -> None:

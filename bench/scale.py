@@ -17,6 +17,8 @@ class Scale:
     intake_rounds: int
     latency_seconds: int
     bursts: tuple[int, ...]
+    burst_rounds: int
+    """Of those below a million."""
     broker_warm_up_seconds: float
     lateness_seconds: int
     pending: tuple[int, ...]
@@ -48,6 +50,7 @@ FULL: Final = Scale(
     intake_rounds=3,
     latency_seconds=30,
     bursts=(100_000, MILLION),
+    burst_rounds=5,
     broker_warm_up_seconds=8,
     lateness_seconds=20,
     pending=(10_000, 100_000, MILLION, 10 * MILLION),
@@ -68,6 +71,7 @@ QUICK: Final = Scale(
     intake_rounds=1,
     latency_seconds=8,
     bursts=(100_000,),
+    burst_rounds=3,
     broker_warm_up_seconds=6,
     lateness_seconds=6,
     pending=(10_000, 100_000, MILLION),
@@ -88,6 +92,7 @@ TINY: Final = Scale(
     intake_rounds=1,
     latency_seconds=3,
     bursts=(2_000,),
+    burst_rounds=1,
     broker_warm_up_seconds=1,
     lateness_seconds=2,
     pending=(500, 1_000, 5_000),

@@ -31,7 +31,7 @@ _TAKE_IN_SECONDS: Final = 1800
 _MARGIN_SECONDS: Final = 1.0
 """Between the last action's being taken in and the first one's being due."""
 _STRETCHES: Final = (1, 3, 9)
-_WARM_UP: Final = 80
+_WARM_UP: Final = 20 * PARTITIONS
 _WARM_SECONDS: Final = 3.0
 """By how much these are due before the others."""
 
@@ -189,14 +189,14 @@ class App:
 
         If that takes longer than expected it is tried again with more time. `warm` sends some
         ahead: the first transaction of a producer in a partition takes the broker 35 to 300 ms to
-        finish, and that is measured by itself.
+        finish, the second one 30, and that is measured by itself.
         """
         warm_up = _WARM_UP if warm else 0
         for stretch in _STRETCHES:
             topic = self.topic(name if stretch == 1 else f"{name}-after-{stretch}-times-the-lead")
             first_ms = round((time.time() + lead_seconds * stretch) * 1000)
             start_ms = first_ms + round(1000 * _WARM_SECONDS) if warm else first_ms
-            dues_ms = [first_ms] * warm_up
+            dues_ms = [first_ms + 50 * (n // PARTITIONS) for n in range(warm_up)]
             dues_ms += [start_ms + round(1000 * n / per_second) for n in range(count)]
             total = taken_in(*dispatchers) + len(dues_ms)
             self.actions.write(topic, dues_ms)

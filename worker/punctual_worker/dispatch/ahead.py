@@ -7,7 +7,7 @@ lists beside each other, because a slice of a list costs next to nothing.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import Final, NamedTuple
 
 from punctual_worker.dispatch.entries import Delivery, Entry
@@ -26,6 +26,8 @@ class Run(NamedTuple):
     last: bytes
     """Order key of the last one."""
     value_bytes: int
+    destinations: Set[str]
+    """All of theirs, and perhaps some others."""
 
 
 class ReadAhead:
@@ -41,6 +43,8 @@ class ReadAhead:
         self._sizes: list[int] = []
         self._odd: list[bytes] = []
         """Order keys of those that are not plain."""
+        self._destinations: set[str] = set()
+        """Of all in the window, and perhaps of some that were."""
         self.bytes = 0
         """Of the values in the window."""
 
@@ -63,6 +67,7 @@ class ReadAhead:
             self._orders.append(order)
             self._deliveries.append(self._render(entry))
             self._sizes.append(size)
+            self._destinations.add(entry.plan.destination)
             if not entry.is_plain:
                 self._odd.append(order)
             found += 1
@@ -96,6 +101,7 @@ class ReadAhead:
             self._deliveries[:count],
             self._orders[count - 1] if count else b"",
             sum(self._sizes[:count]),
+            self._destinations,
         )
 
     def settle(self, changes: Changes, *, cursor: bytes) -> None:
@@ -121,6 +127,7 @@ class ReadAhead:
         self._orders.insert(index, order)
         self._deliveries.insert(index, self._render(entry))
         self._sizes.insert(index, size)
+        self._destinations.add(entry.plan.destination)
         self.bytes += size
         if not entry.is_plain:
             self._odd.insert(bisect_left(self._odd, order), order)
@@ -137,3 +144,5 @@ class ReadAhead:
         del self._odd[bisect_left(self._odd, first) : bisect_right(self._odd, last)]
         self.bytes -= sum(self._sizes[start:end])
         del self._orders[start:end], self._deliveries[start:end], self._sizes[start:end]
+        if not self._orders:
+            self._destinations.clear()

@@ -40,7 +40,7 @@ _GATHER_MS: Final = 8
 _TURN_MAX_BYTES: Final = 32 * 1024 * 1024
 _FIRST_BATCH: Final = 500
 """Most deliveries in the first transaction of a burst: nobody sees any of them before its end."""
-_BATCH_GROWTH: Final = 5
+_BATCH_GROWTH: Final = 10
 _MOST_DELIVERED: Final = 3
 """So many times as many messages are delivered in a transaction as actions are read at most."""
 _QUIET_MS: Final = 500

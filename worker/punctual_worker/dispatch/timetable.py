@@ -7,7 +7,7 @@ transaction fails, the outcome is thrown away and nothing has happened.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Final
 
 from punctual_worker.contract import actions
@@ -23,7 +23,6 @@ from punctual_worker.dispatch.table import Table
 from punctual_worker.dispatch.verdicts import Budget, Judge, Judgement, Verdict
 
 _MAX_BACKOFF_MS: Final = 60_000
-_DESTINATION: Final = attrgetter("entry.plan.destination")
 
 
 class PartitionTurn:
@@ -250,7 +249,7 @@ class PartitionTurn:
         run = self._ahead.plain_run(until, budget.remaining)
         if not run.deliveries or run.value_bytes > budget.remaining_bytes:
             return
-        if not self._judge.all_ready(set(map(_DESTINATION, run.deliveries))):
+        if not self._judge.all_ready(run.destinations):
             return
         count = len(run.deliveries)
         budget.spend(count, run.value_bytes)
