@@ -1,6 +1,7 @@
 """Many messages due at one instant: deliveries per second, and how long the first one takes."""
 
 import statistics
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +9,7 @@ from support.processes import Part
 
 from bench import bare_transactions
 from bench.observing import EndOffsets, Reader, account, read_all
+from bench.records import BenchError
 from bench.report import Report
 from bench.scale import MILLION, Scale, in_words
 from bench.stack import App, Stack
@@ -42,6 +44,8 @@ def fire(
     near = ends.total() + count * 3 // 4
     delivered = dispatcher.metric("punctual_delivered_total")
     reader = Reader(app.servers, topic, from_end=True, **_LITTLE_AT_A_TIME)
+    if time.time() > dues_ms[-1] / 1000:
+        raise BenchError(f"{name}: the one who watches was not ready in time")
     patience = 60 + count / 2_000
     first_s = reader.first(patience=patience)
     last_s = ends.follow(

@@ -32,7 +32,7 @@ _MARGIN_SECONDS: Final = 1.0
 """Between the last action's being taken in and the first one's being due."""
 _STRETCHES: Final = (1, 3, 9)
 _WARM_UP: Final = 20 * PARTITIONS
-_WARM_SECONDS: Final = 3.0
+_WARM_SECONDS: Final = 4.0
 """By how much these are due before the others."""
 
 
@@ -51,7 +51,7 @@ class Scheduled(NamedTuple):
 
     def wait_until_warm(self) -> None:
         """Until the first ones have been delivered, shortly before the others are due."""
-        time.sleep(max(self.start_s - _WARM_SECONDS / 2 - time.time(), 0))
+        time.sleep(max(self.start_s - _WARM_SECONDS / 1.6 - time.time(), 0))
 
 
 class Stack:

@@ -104,7 +104,7 @@ class Settings(BaseModel):
     session_timeout_ms: int = Field(6_000, ge=6_000, le=1_800_000)
     transaction_timeout_ms: int = Field(10_000, ge=1_000, le=900_000)
     turn_max_records: int = Field(10_000, ge=1, le=100_000)
-    """Most actions read in one transaction; up to three times as many messages are delivered in
+    """Most actions read in one transaction; up to five times as many messages are delivered in
     one."""
     delivery_attempts: int = Field(6, ge=1, le=1_000)
     """How often an undeliverable message is tried before it is rejected."""

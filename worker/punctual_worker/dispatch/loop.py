@@ -40,8 +40,7 @@ _GATHER_MS: Final = 8
 _TURN_MAX_BYTES: Final = 32 * 1024 * 1024
 _FIRST_BATCH: Final = 500
 """Most deliveries in the first transaction of a burst: nobody sees any of them before its end."""
-_BATCH_GROWTH: Final = 10
-_MOST_DELIVERED: Final = 3
+_MOST_DELIVERED: Final = 5
 """So many times as many messages are delivered in a transaction as actions are read at most."""
 _QUIET_MS: Final = 500
 _GARBAGE_KEPT: Final = 60_000
@@ -97,7 +96,6 @@ class Loop:
         self._unservable: dict[int, str] = {}
         self._readiness = (False, "starting")
         self._more = False
-        self._batch = _FIRST_BATCH
         self._making_ready = False
         self._retry_at = 0.0
         self._retry_pause = _RETRY_SECONDS[0]
@@ -198,11 +196,10 @@ class Loop:
 
     def _turn(self) -> None:
         now = now_ms()
-        self._batch = self._batch * _BATCH_GROWTH if self._more else _FIRST_BATCH
-        self._more = False
+        goes_on, self._more = self._more, False
         turns = self._begin(now)
         most = self._parts.turn_max_records * _MOST_DELIVERED
-        budget = Budget(min(self._batch, most), _TURN_MAX_BYTES)
+        budget = Budget(most if goes_on else min(most, _FIRST_BATCH), _TURN_MAX_BYTES)
         budget.delivered = sum(turn.delivered_at_once for turn in turns.values())
         for turn in turns.values():
             turn.collect(budget)
@@ -316,7 +313,7 @@ class Loop:
 
     def _meanwhile(self) -> bool:
         """Something useful while Kafka works; whether there is more of it."""
-        if self._garbage.step(most=_GARBAGE_KEPT if self._more else 0) or self._make_ready():
+        if self._garbage.step(most=_GARBAGE_KEPT) or self._make_ready():
             return True
         now = now_ms()
         neglected = now - self._sweeping.stepped_ms > _SWEEP_NEGLECT_MS

@@ -60,6 +60,7 @@ def run(settings: Settings) -> int:
         signal.signal(number, lambda *_: stop.set())
     directory = settings.data_dir / "dispatcher" / settings.app_id
     garbage.search_by_hand()
+    garbage.keep_buffers()
     sys.setswitchinterval(_SWITCH_SECONDS)
     with _claim(directory):
         Dispatcher(settings, directory).serve(stop)
