@@ -17,7 +17,7 @@ from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import Verb
 from punctual_worker.contract.codes import Code
 from punctual_worker.intake import times
-from punctual_worker.intake.requests import raw, there
+from punctual_worker.intake.requests import raw, there, unknown_names
 from punctual_worker.intake.rules import Rules
 
 _SHOWN_CHARS: Final = 80
@@ -104,14 +104,14 @@ def possible_faults(rules: Rules) -> list[Fault]:
 def _action_faults() -> list[Fault]:
     listed = sf.concat_ws(
         ", ",
-        sf.transform(sf.slice("unknown", 1, _SHOWN_NAMES), _shortened),
-        sf.when(sf.size("unknown") > _SHOWN_NAMES, sf.lit("…")),
+        sf.transform(sf.slice(unknown_names(), 1, _SHOWN_NAMES), _shortened),
+        sf.when(sf.size(unknown_names()) > _SHOWN_NAMES, sf.lit("…")),
     )
     return [
         _invalid(Code.UNKNOWN_ACTION, names.ACTION, "verb"),
         Fault(
             Code.UNKNOWN_HEADER,
-            sf.col("unknown").isNotNull(),
+            sf.col("has_unknown"),
             sf.concat(
                 listed,
                 sf.lit(": no such request header; want only "),

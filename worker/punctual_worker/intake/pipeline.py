@@ -23,7 +23,7 @@ from punctual_worker.contract.dialects import Dialect
 from punctual_worker.intake import dialects
 from punctual_worker.intake.offset_sets import Offsets, contains
 from punctual_worker.intake.rarely import rarely
-from punctual_worker.intake.requests import with_facts
+from punctual_worker.intake.requests import kept_headers, with_facts
 from punctual_worker.intake.rules import Rules
 from punctual_worker.intake.sources import Source
 from punctual_worker.intake.verdicts import with_verdict
@@ -38,9 +38,11 @@ _REJECTION_ROOM_BYTES: Final = 1024
 class Delivered:
     """Columns with what an action is to deliver."""
 
-    key: str = "key"
-    value: str = "value"
-    headers: str = "kept"
+    key: str
+    value: str
+    headers: Column
+    kept: Column
+    """The request's own headers: what a rejection carries."""
 
 
 def route(
@@ -59,10 +61,11 @@ def route(
         tag = NATIVE_SOURCE if source is None else source.tag
         topic = "" if source is None or source.is_own else source.topic
         verdicts = with_verdict(with_facts(records, rules, tag=tag), rules, source=topic)
-        delivered = Delivered()
+        kept = kept_headers()
+        delivered = Delivered("key", "value", kept, kept)
     else:
         verdicts = dialects.judged(records, rules, source)
-        delivered = Delivered("out_key", "out_value", "out_headers")
+        delivered = Delivered("out_key", "out_value", sf.col("out_headers"), sf.col("kept"))
     judged = _with_rejection(verdicts, rules)
     repeated = contains(already or {})
     if repeated is None:
@@ -112,19 +115,17 @@ def _written(judged: DataFrame, rules: Rules, delivered: Delivered, *others: str
         .when(sf.col("no_value"), sf.lit(b""))
         .otherwise(sf.col("value"))
         .alias("value"),
-        sf.when(accepted, _with_added(sf.col(delivered.headers), _action_headers(delivered)))
-        .otherwise(rarely(_rejection_headers()))
+        sf.when(accepted, _with_added(delivered.headers, _action_headers(delivered)))
+        .otherwise(rarely(_rejection_headers(delivered.kept)))
         .alias("headers"),
         sf.when(accepted, sf.col("verb")).alias("verb"),
         *others,
     )
 
 
-def _rejection_headers() -> Column:
+def _rejection_headers(kept: Column) -> Column:
     added = _error_headers()
-    return sf.when(sf.col("no_headers"), sf.array(*added)).otherwise(
-        _with_added(sf.col("kept"), added)
-    )
+    return sf.when(sf.col("no_headers"), sf.array(*added)).otherwise(_with_added(kept, added))
 
 
 def _rejection_key(rules: Rules) -> Column:

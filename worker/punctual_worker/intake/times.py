@@ -25,8 +25,6 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
-from punctual_worker.intake.rarely import rarely
-
 _INSTANT: Final = (
     r"\A(?!0000|0001-01-01.*\+|9999-12-31[Tt].*-|9999-12-31[Tt]23:59:59[.,]999[0-9]*[1-9])"
     r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
@@ -60,7 +58,7 @@ def instant_ms(text: Column) -> Column:
     """Milliseconds since the epoch of an instant; null if it is none."""
     unusual = sf.when(text.rlike(_INSTANT), _parsed_ms(sf.translate(text, "tz,", "TZ.")))
     return sf.when(text.rlike(_USUAL), sf.unix_millis(text.try_cast("timestamp"))).when(
-        text.isNotNull(), rarely(unusual)
+        text.isNotNull(), unusual
     )
 
 
@@ -83,7 +81,7 @@ def _parsed_ms(text: Column) -> Column:
 def duration_ms(text: Column) -> Column:
     """Milliseconds of a duration; null if it is none."""
     parsed = sf.when(text.rlike(_SHORT), _short_ms(text)).when(text.rlike(_ISO), _iso_ms(text))
-    return sf.when(text.isNotNull(), rarely(parsed))
+    return sf.when(text.isNotNull(), parsed)
 
 
 def _short_ms(text: Column) -> Column:

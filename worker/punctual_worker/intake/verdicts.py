@@ -53,7 +53,7 @@ def _is_faultless(rules: Rules) -> Column:
     delivery_is_good = delivery_is_good & (there(names.CRON) | ~recurring_only)
     faultless = (
         sf.col("verb").isNotNull()
-        & sf.col("unknown").isNull()
+        & ~sf.col("has_unknown")
         & sf.col("fits")
         & id_is_good
         & (~is_timed() | delivery_is_good)
