@@ -37,9 +37,14 @@ def press(page: Chrome, name: str) -> None:
     (button,) = [
         each for each in page.find_elements(By.TAG_NAME, "button") if each.accessible_name == name
     ]
-    old = find(page, "html")
+    old = page.find_elements(By.TAG_NAME, "html")
     button.click()
-    eventually(lambda: find(page, "html") != old, 90, f"the page after {name}")
+    # between two pages there is none at all
+    eventually(
+        lambda: page.find_elements(By.TAG_NAME, "html") not in ([], old),
+        90,
+        f"the page after {name}",
+    )
 
 
 def outcome(page: Chrome) -> str:

@@ -166,16 +166,23 @@ class _AheadSkipsWhatIsLeft(ReadAhead):
 class _AheadTakesAllForPlain(ReadAhead):
     """Arms no next fire, and delivers what has expired."""
 
-    def plain_run(self, until: bytes, most: int) -> Run:
+    def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
         self._odd.clear()
-        return super().plain_run(until, most)
+        return super().plain_run(until, most, after=after)
+
+
+class _AheadBeginsAgain(ReadAhead):
+    """Gives what it gave before in the same turn."""
+
+    def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
+        return super().plain_run(until, most, after=b"")
 
 
 class _AheadForgetsWhatWasAmongTheFired(ReadAhead):
     """Moves over one more than it gives."""
 
-    def plain_run(self, until: bytes, most: int) -> Run:
-        run = super().plain_run(until, most)
+    def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
+        run = super().plain_run(until, most, after=after)
         return run._replace(deliveries=run.deliveries[:-1]) if len(run.deliveries) > 1 else run
 
 
@@ -363,6 +370,10 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "ahead-takes-all-for-plain": Mutant(
         "what recurs or expires is fired together with what does not",
         _with_ahead(_AheadTakesAllForPlain),
+    ),
+    "ahead-begins-again": Mutant(
+        "what was fired together is fired once more when there is room in the turn",
+        _with_ahead(_AheadBeginsAgain),
     ),
     "ahead-gives-one-too-few": Mutant(
         "of those fired together the last is not delivered",

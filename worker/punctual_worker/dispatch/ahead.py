@@ -93,14 +93,17 @@ class ReadAhead:
             if not self.extend(until=until):
                 return
 
-    def plain_run(self, until: bytes, most: int) -> Run:
-        """The first ones of the window, up to one that is not plain, or `until`."""
-        end = min(self._odd[0], until) if self._odd else until
-        count = min(bisect_left(self._orders, end), most)
+    def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
+        """The first ones of the window after `after`, up to one that is not plain, or `until`."""
+        odd = bisect_right(self._odd, after)
+        if odd < len(self._odd):
+            until = min(self._odd[odd], until)
+        start = bisect_right(self._orders, after)
+        end = min(bisect_left(self._orders, until), start + most)
         return Run(
-            self._deliveries[:count],
-            self._orders[count - 1] if count else b"",
-            sum(self._sizes[:count]),
+            self._deliveries[start:end],
+            self._orders[end - 1] if end > start else after,
+            sum(self._sizes[start:end]),
             self._destinations,
         )
 

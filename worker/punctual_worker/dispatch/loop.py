@@ -19,19 +19,13 @@ from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.metrics import DispatchMetrics
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.owned import Owned
+from punctual_worker.dispatch.producing import DestinationError, InterruptedWriteError, Work
 from punctual_worker.dispatch.store import now_ms
 from punctual_worker.dispatch.sweeping import Sweeping
 from punctual_worker.dispatch.takeover import Restored, Restorer
 from punctual_worker.dispatch.timetable import PartitionTurn
 from punctual_worker.dispatch.verdicts import Budget
-from punctual_worker.dispatch.writing import (
-    BrokenError,
-    DestinationError,
-    InterruptedWriteError,
-    TombstoneWriter,
-    Work,
-    Writer,
-)
+from punctual_worker.dispatch.writing import BrokenError, TombstoneWriter, Writer
 
 _LONGEST_WAIT_SECONDS: Final = 0.5
 _RESTORING_WAIT_SECONDS: Final = 0.01

@@ -21,13 +21,13 @@ from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.loop import Loop, Parts
 from punctual_worker.dispatch.metrics import DispatchMetrics
 from punctual_worker.dispatch.policy import Policy
+from punctual_worker.dispatch.producing import PartitionCount
 from punctual_worker.dispatch.store import now_ms
 from punctual_worker.dispatch.takeover import LogLocation, Restorer
 from punctual_worker.dispatch.writing import (
     AtLeastOnceWriter,
     BrokenError,
     ExactlyOnceWriter,
-    PartitionCount,
     TombstoneWriter,
     Writer,
     anything_left_behind,

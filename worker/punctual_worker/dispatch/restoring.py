@@ -167,7 +167,14 @@ class Restoration:
         self.checkpoint = checkpoint
         self.newest: Checkpoint | None = None
         """The last checkpoint that was met in the log."""
-        self._changes = Changes()
+        self._from_nothing = table.position == 0 and table.first_after(b"") is None
+        """Then only what intake has sent again can be in the table already. To look for each record
+        would take most of the time: with millions of rows no filter stays in memory."""
+        self._watermarks: dict[tuple[str, int], int] = {}
+        self._changes = self._new_changes()
+
+    def _new_changes(self) -> Changes:
+        return Changes(perhaps_there=not self._from_nothing)
 
     def fold(self, records: Iterable[LogRecord]) -> None:
         """Take a batch of the log in."""
@@ -186,10 +193,11 @@ class Restoration:
         # position on are not in it, and a later owner that trusted the claim would skip them.
         position = min(upto, self.checkpoint.position)
         self._table.write(self._changes, position=max(position, self._table.position))
-        self._changes = Changes()
+        self._changes = self._new_changes()
 
     def _put(self, record: LogRecord) -> None:
-        if actions.parse_action_key(record.key) is None:
+        parsed = actions.parse_action_key(record.key)
+        if parsed is None:
             return
         if not entries.is_own(record.key) and record.offset >= self.checkpoint.position:
             return  # not taken in yet: comes again, live
@@ -198,7 +206,14 @@ class Restoration:
         except actions.InvalidPlanError:
             return
         if entry.plan.verb.delivers:
-            self._changes.put(entry.order, entry)
+            order = entry.order
+            self._changes.put(order, entry)
+            (tag, partition, offset), rearmed = parsed
+            if not rearmed:
+                if offset <= self._watermarks.get((tag, partition), -1):
+                    self._changes.again.add(order)
+                else:
+                    self._watermarks[tag, partition] = offset
 
     def _remove(self, order: bytes) -> None:
         entry = self._changes.puts.get(order) or self._table.get(order)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import ormsgpack
 from rocksdict import (
     AccessType,
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     Options,
@@ -36,6 +37,7 @@ _FORMAT: Final = 3
 _BLOCK_CACHE_BYTES: Final = 48 * 1024 * 1024
 _WRITE_BUFFERS_BYTES: Final = 64 * 1024 * 1024
 _WRITE_BUFFER_BYTES: Final = 16 * 1024 * 1024
+_BLOCK_BYTES: Final = 16 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +122,8 @@ class Store:
                     orders.remove(order)
         for order, entry in changes.puts.items():
             key = _ROW + order
-            if not changes.perhaps_there or self._db.get(key) is None:
+            perhaps_there = changes.perhaps_there or order in changes.again
+            if not perhaps_there or self._db.get(key) is None:
                 self.rows += 1
             batch.put(key, pack_row(entry) if entry is not None else _MARK)
             if order < self._sweep_from:
@@ -220,6 +223,12 @@ class Store:
         blocks.set_cache_index_and_filter_blocks(True)
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
         blocks.set_bloom_filter(10, False)
+        # With ten million rows filters and indexes are larger than the cache: read in parts, a
+        # look-up costs a few kilobytes; read whole, it cost megabytes (2 TB in one take-over).
+        blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
+        blocks.set_partition_filters(True)
+        blocks.set_pin_top_level_index_and_filter(True)
+        blocks.set_block_size(_BLOCK_BYTES)
         blocks.set_format_version(5)
         options.set_block_based_table_factory(blocks)
         return options

@@ -73,7 +73,8 @@ class Sweeping:
             owned = self._owned.get(number)
             if owned is None:
                 continue
-            rows = owned.partition.sweepable(min(wanted, room))
+            asked = min(wanted, room)
+            rows = owned.partition.sweepable(asked)
             if not rows:
                 owned.unswept = 0
                 continue
@@ -82,8 +83,8 @@ class Sweeping:
             owned.store.swept_up_to(orders[-1])
             self._under_way.append(_Slice(number, owned, rows))
             room -= len(rows)
-            if wanted > len(rows):
-                self._left[number] = wanted - len(rows)
+            if len(rows) == asked < wanted:
+                self._left[number] = wanted - asked
 
     def _settle(self) -> bool:
         """Whether it is known what became of the slice."""

@@ -22,7 +22,9 @@ class Changes:
     """Order key to request id (empty where it has none)."""
 
     perhaps_there: bool = True
-    """Whether the table may have some of the `puts` already; if not, it need not look."""
+    """Whether the table may have any of the `puts` already; if not, it need not look."""
+    again: set[bytes] = field(default_factory=set)
+    """Those it may have in any case."""
 
     def put(self, order: bytes, entry: Entry) -> None:
         """Stage an entry under its order key."""

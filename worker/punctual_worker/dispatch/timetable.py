@@ -84,7 +84,8 @@ class PartitionTurn:
         destination on probation is tried alone.
         """
         until = actions.order_key(self._now_ms + 1, b"")
-        self._fire_together(until, budget)
+        while self._fire_together(until, budget) and self._ahead.extend(until=until):
+            pass
         for order, delivery in self._due(until):
             if budget.spent:
                 self._out.more = True
@@ -235,8 +236,9 @@ class PartitionTurn:
 
     # firing
 
-    def _fire_together(self, until: bytes, budget: Budget) -> None:
-        """Fire those at the head that are ready and alike, thousands of them at one go.
+    def _fire_together(self, until: bytes, budget: Budget) -> bool:
+        """Fire those at the head that are ready and alike, thousands of them at one go; whether
+        there may be more of them.
 
         What is left, or if this turn itself has put or removed something that is due: one by one.
         """
@@ -245,18 +247,19 @@ class PartitionTurn:
             order < until for order in changes.removes
         )
         if touched or self._policy.history or budget.spent:
-            return
-        run = self._ahead.plain_run(until, budget.remaining)
+            return False
+        run = self._ahead.plain_run(until, budget.remaining, after=self._cursor)
         if not run.deliveries or run.value_bytes > budget.remaining_bytes:
-            return
+            return False
         if not self._judge.all_ready(run.destinations):
-            return
+            return False
         count = len(run.deliveries)
         budget.spend(count, run.value_bytes)
         self._cursor = run.last
         self._out.fired += count
         self._out.deliveries += run.deliveries
         self._out.counts["delivered", ""] += count
+        return not budget.spent
 
     def _fire(self, delivery: Delivery, verdict: Verdict) -> None:
         entry = delivery.entry
