@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from support.eventually import eventually
@@ -33,6 +34,17 @@ def bare_cluster(
         yield running
 
 
+def until_ready(kubectl: Kubectl, name: str, replicas: int) -> dict[str, Any]:
+    """The Deployment with so many replicas ready: `helm --wait` leaves out those that may be
+    unavailable, which with one replica is all of them."""
+
+    def ready() -> dict[str, Any] | None:
+        found = kubectl.get("deployment", name)
+        return found if found["status"].get("readyReplicas") == replicas else None
+
+    return eventually(ready, 60)
+
+
 def test_installed_upgraded_and_uninstalled_where_only_restricted_pods_may_run(
     cluster_helm: Helm, kubectl: Kubectl, namespace: str
 ) -> None:
@@ -41,8 +53,7 @@ def test_installed_upgraded_and_uninstalled_where_only_restricted_pods_may_run(
     release, operator = namespace, f"{namespace}-punctual-operator"
     told = cluster_helm("install", release, str(CHART), "--wait", values=WITHOUT_CRDS)
     assert f"rollout status deployment/{operator}" in told
-    deployment = kubectl.get("deployment", operator)
-    assert deployment["status"]["readyReplicas"] == 1
+    deployment = until_ready(kubectl, operator, 1)
     assert kubectl.list("services")[0]["spec"]["ports"][0]["port"] == 8080
 
     more = {
@@ -54,8 +65,7 @@ def test_installed_upgraded_and_uninstalled_where_only_restricted_pods_may_run(
         "metrics": {"grafanaDashboard": {"enabled": True}},
     }
     cluster_helm("upgrade", release, str(CHART), "--wait", values=more)
-    upgraded = kubectl.get("deployment", operator)
-    assert upgraded["status"]["readyReplicas"] == 2
+    upgraded = until_ready(kubectl, operator, 2)
     assert variables_of(upgraded)["PUNCTUAL_OPERATOR_LOG_LEVEL"] == "debug"
     assert container_of(upgraded)["image"] == container_of(deployment)["image"]
     assert kubectl.get("networkpolicy", operator)

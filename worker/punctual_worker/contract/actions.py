@@ -179,7 +179,7 @@ def decode_plan(raw: bytes) -> Plan:
         if not nothing_unusual or len(fields) != _FIELDS_BEFORE or fields[0] != _VERSION:
             return _decode_any_plan(raw)
         _, verb, due, destination = fields
-        known = (VERBS[verb.decode()], int(due), destination.decode(), request_id.decode())
+        known = (VERBS[verb.decode()], int(due or 0), destination.decode(), request_id.decode())
         return tuple.__new__(Plan, known + _UNUSUAL)  # half the time of Plan's own constructor
     except (ValueError, KeyError) as error:
         raise InvalidPlanError(f"not a plan: {raw[:200]!r}") from error

@@ -130,8 +130,9 @@ class Loop:
             self._turn()
         now = now_ms()
         idle = not self._busy_within(_MARGIN_MS, now)
-        self._making_ready = idle and self._make_ready()
-        if idle and not self._making_ready and not self._garbage.step(most=0):
+        self._making_ready = idle and (self._make_ready() or self._garbage.step(most=0))
+        neglected = now - self._sweeping.stepped_ms > _SWEEP_NEGLECT_MS
+        if neglected or (idle and not self._making_ready):
             self._sweeping.step(now)
         self._tidy(now)
         self._readiness = self._judge_readiness()
@@ -309,10 +310,8 @@ class Loop:
         """Something useful while Kafka works; whether there is more of it."""
         if self._garbage.step(most=_GARBAGE_KEPT) or self._make_ready():
             return True
-        now = now_ms()
-        neglected = now - self._sweeping.stepped_ms > _SWEEP_NEGLECT_MS
-        if neglected or not self._more:
-            self._sweeping.step(now)
+        if not self._more:
+            self._sweeping.step(now_ms())
         return False
 
     # partitions come and go

@@ -86,6 +86,10 @@ class ExactlyOnceWriter:
                 send_offsets()
             if handed_over.wait():
                 _until_done(producer.commit_transaction, self._timeout)
+            else:
+                # Nothing is committed; but if the broker has refused a record meanwhile, only this
+                # says so: `produce` speaks of a wrong state then.
+                send_offsets()
 
         # The broker may still be finishing the transaction before, and then says «later» to both
         # the offsets and the records. The client asks again for the offsets after 1 ms, but for the
@@ -193,6 +197,8 @@ class AtLeastOnceWriter:
             self._records.produce(works)
         except KafkaException as error:
             raise self._records.failure(works, error.args[0]) from error
+        if meanwhile is not None:
+            meanwhile()  # one piece: the client sends by itself
         left = self._records.producer.flush(2 * _MESSAGE_TIMEOUT_MS / 1000)
         cause = self._records.first_error
         if cause is not None:
