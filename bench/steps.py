@@ -41,6 +41,13 @@ from bench.records import USER_HEADER, delivered_headers, key_of, value_of
 _BATCH: Final = 10_000
 _ROUNDS: Final = 10
 _TOPIC: Final = "destination"
+_POLICY: Final = Policy(requests_topic="bench-schedule-requests", writer="bench")
+
+
+def new_store(folder: Path) -> Store:
+    """An empty one."""
+    memory = StoreMemory()
+    return Store(folder, memory=memory, policy=_POLICY, topic_id="bench", max_age_ms=1 << 40)
 
 
 class Steps:
@@ -94,9 +101,8 @@ class Dispatcher:
 
     def __init__(self, folder: Path, steps: Steps) -> None:
         self._steps = steps
-        policy = Policy(requests_topic="bench-schedule-requests", writer="bench")
-        self._store = Store(folder, memory=StoreMemory(), topic_id="bench", max_age_ms=1 << 40)
-        self._partition = Partition(0, table=self._store, checkpoint=Checkpoint(), policy=policy)
+        self._store = new_store(folder)
+        self._partition = Partition(0, table=self._store, checkpoint=Checkpoint(), policy=_POLICY)
         self._judge = Destinations(lambda: {_TOPIC: 8}, now_ms)
         self._judge.refresh_if_old()
         self._outcome = Outcome(Checkpoint())
@@ -137,10 +143,9 @@ class Dispatcher:
         self._outcome = turn.finish()
 
     def _produce(self) -> None:
-        for entry, its_headers, _ in self._outcome.deliveries:
-            self._producer.produce(
-                entry.plan.destination, entry.value, entry.user_key, -1, headers=its_headers
-            )
+        produce = self._producer.produce
+        for destination, value, key, its_headers, *_ in self._outcome.deliveries:
+            produce(destination, value, key, -1, None, None, 0, its_headers)
 
 
 def bare(steps: Steps, producer: Producer) -> None:
@@ -158,7 +163,7 @@ def bare(steps: Steps, producer: Producer) -> None:
 
 def restore(steps: Steps, folder: Path) -> None:
     """An empty store filled from the log."""
-    store = Store(folder, memory=StoreMemory(), topic_id="bench", max_age_ms=1 << 40)
+    store = new_store(folder)
     restoration = Restoration(store, Checkpoint(position=1 << 40))
     for number in range(_ROUNDS):
         records = log_records(number * _BATCH, now_ms() + 3_600_000)

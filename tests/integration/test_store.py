@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from punctual_worker.contract import actions
 from punctual_worker.contract.actions import Plan, Verb
+from punctual_worker.dispatch.deliveries import entry_of, unpack
 from punctual_worker.dispatch.entries import Entry
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.store import Store, StoreMemory, now_ms
 from punctual_worker.dispatch.table import Changes
 
@@ -15,7 +17,8 @@ HOUR_MS = 3_600_000
 def entry(offset: int, due_ms: int, request_id: str = "") -> Entry:
     key = actions.action_key(actions.Coordinates("0", 0, offset))
     plan = Plan(Verb.ADD, due_ms, "somewhere", request_id)
-    return Entry(key, plan, None, b"\x00\xff", [("h", None), ("h", b"")])
+    its_headers = [("h", None), ("h", b"")] if offset % 2 else [("h", None), ("g", b"")]
+    return Entry(key, plan, None, b"\x00\xff", its_headers)
 
 
 def changes(*puts: Entry, remove: tuple[Entry, ...] = ()) -> Changes:
@@ -32,8 +35,16 @@ def memory() -> StoreMemory:
     return StoreMemory()
 
 
-def opened(path: Path, memory: StoreMemory, *, topic_id: str = "t", max_age_ms: int = HOUR_MS):
-    return Store(path, memory=memory, topic_id=topic_id, max_age_ms=max_age_ms)
+def opened(
+    path: Path,
+    memory: StoreMemory,
+    *,
+    topic_id: str = "t",
+    max_age_ms: int = HOUR_MS,
+    trace: bool = True,
+) -> Store:
+    policy = Policy(requests_topic="requests", trace=trace)
+    return Store(path, memory=memory, policy=policy, topic_id=topic_id, max_age_ms=max_age_ms)
 
 
 def test_rows_come_back_in_order_and_as_they_were(tmp_path: Path, memory: StoreMemory) -> None:
@@ -43,10 +54,17 @@ def test_rows_come_back_in_order_and_as_they_were(tmp_path: Path, memory: StoreM
     store.close()
     store = opened(tmp_path / "s", memory)
     assert (store.position, store.rows) == (4, 4)
-    found = list(store.scan(start=b"", until=actions.order_key(101, b"")))
-    assert found == [(one.order, one) for one in (entries[3], entries[0], entries[1], entries[2])]
-    assert list(store.scan(start=found[2][0], until=found[3][0])) == [found[2]]
-    assert store.first_after(found[3][0]) is None
+    until = actions.order_key(101, b"")
+    found = store.read(start=b"", until=until, most=9, most_bytes=1_000)
+    in_order = [entries[3], entries[0], entries[1], entries[2]]
+    assert found.orders == [one.order for one in in_order]
+    assert [entry_of(one) for one in unpack(found.rows)] == in_order
+    assert found.end == until
+    third, last = found.orders[2:]
+    assert store.read(start=third, until=last, most=9, most_bytes=1_000).orders == [third]
+    some = store.read(start=b"", until=until, most=3, most_bytes=1_000)
+    assert (some.orders, third < some.end <= last) == (found.orders[:3], True)
+    assert store.first_after(last) is None
     store.close()
 
 
@@ -85,18 +103,23 @@ def test_fired_rows_and_marks_are_swept_from_wherever_they_come(
 
 
 @pytest.mark.parametrize(
-    ("topic_id", "max_age_ms", "kept"),
-    [("t", HOUR_MS, True), ("u", HOUR_MS, False), ("t", 1, False)],
+    ("topic_id", "max_age_ms", "trace", "kept"),
+    [
+        ("t", HOUR_MS, True, True),
+        ("u", HOUR_MS, True, False),
+        ("t", 1, True, False),
+        ("t", HOUR_MS, False, False),
+    ],
 )
-def test_a_store_of_another_topic_or_too_old_is_forgotten(
-    tmp_path: Path, memory: StoreMemory, topic_id: str, max_age_ms: int, kept: bool
+def test_a_store_of_another_topic_or_setting_or_too_old_is_forgotten(
+    tmp_path: Path, memory: StoreMemory, topic_id: str, max_age_ms: int, trace: bool, kept: bool
 ) -> None:
     store = opened(tmp_path / "s", memory)
     store.write(changes(entry(1, 10)), position=1)
     store.in_step(now_ms() - 60_000)
     store.write(changes(entry(2, 10)), position=2)  # writing alone makes nothing younger
     store.close()
-    store = opened(tmp_path / "s", memory, topic_id=topic_id, max_age_ms=max_age_ms)
+    store = opened(tmp_path / "s", memory, topic_id=topic_id, max_age_ms=max_age_ms, trace=trace)
     assert (store.position, store.rows) == ((2, 2) if kept else (0, 0))
     store.close()
 

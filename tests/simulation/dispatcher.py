@@ -9,6 +9,7 @@ from typing import Final
 
 from punctual_worker.contract import actions
 from punctual_worker.contract.codes import Code
+from punctual_worker.dispatch.deliveries import DESTINATION
 from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
@@ -305,7 +306,7 @@ class Dispatcher:
             self._say("commits " + ", ".join(summary_of(n, one) for n, one in outcomes.items()))
             for outcome in outcomes.values():
                 for delivery in outcome.deliveries:
-                    self._suspects.pop(delivery.entry.plan.destination, None)
+                    self._suspects.pop(delivery[DESTINATION], None)
             yield
             if not self._protocol.settles_before_commit:
                 self._settle(owned, outcomes, now_ms)

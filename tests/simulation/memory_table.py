@@ -1,10 +1,11 @@
 """Local stores of the simulated dispatchers: the table in memory, and what a disk does to it."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from punctual_worker.dispatch.deliveries import deliver, pack
 from punctual_worker.dispatch.entries import Entry
-from punctual_worker.dispatch.table import Changes
+from punctual_worker.dispatch.table import Changes, Stretch
 
 
 class MemoryTable:
@@ -26,13 +27,21 @@ class MemoryTable:
     def get(self, order: bytes) -> Entry | None:
         return self._rows.get(order)
 
-    def scan(self, *, start: bytes, until: bytes) -> Iterator[tuple[bytes, Entry]]:
-        for order in self._orders[bisect_left(self._orders, start) :]:
-            if order >= until:
-                return
+    def read(self, *, start: bytes, until: bytes, most: int, most_bytes: int) -> Stretch:
+        orders: list[bytes] = []
+        rows: list[bytes] = []
+        end = until
+        for order in self._orders[
+            bisect_left(self._orders, start) : bisect_left(self._orders, until)
+        ]:
+            if len(orders) >= most:
+                end = orders[-1] + b"\0"
+                break
             row = self._rows[order]
             if row is not None:
-                yield order, row
+                orders.append(order)
+                rows.append(pack(deliver(row, requests_topic="requests", trace=False)))
+        return Stretch(orders, rows, end)
 
     def first_after(self, order: bytes) -> bytes | None:
         index = bisect_right(self._orders, order)

@@ -13,7 +13,8 @@ from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch import entries
 from punctual_worker.dispatch.ahead import ReadAhead, Run
 from punctual_worker.dispatch.checkpoint import Checkpoint
-from punctual_worker.dispatch.entries import Delivery, Entry, LogRecord
+from punctual_worker.dispatch.deliveries import Delivery
+from punctual_worker.dispatch.entries import Entry, LogRecord
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.restoring import Restoration, TakeOver

@@ -5,7 +5,8 @@ from typing import Final
 from punctual_worker.contract import actions
 from punctual_worker.contract.actions import Plan
 from punctual_worker.dispatch import entries, recurrence
-from punctual_worker.dispatch.entries import Delivery, Entry
+from punctual_worker.dispatch.deliveries import Delivery
+from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.timetable import PartitionTurn
 from punctual_worker.dispatch.verdicts import Verdict
 from simulation.mutant import MOVING, Mutant, RearmedOtherwise, with_turn
@@ -64,17 +65,16 @@ class _SpreadIsLateness(PartitionTurn):
 class _MissedFiresAllLeftOut(PartitionTurn):
     """Goes on after an outage as if nothing had been due: no fire to catch up with `once`."""
 
-    def _fire(self, delivery: Delivery, verdict: Verdict) -> None:
-        entry = delivery.entry
+    def _fire(self, entry: Entry, delivery: Delivery, verdict: Verdict) -> None:
         plan = entry.plan
         if plan.cron and plan.misfire == "once":
             entry = entry._replace(plan=plan._replace(misfire="skip"))
-            super()._fire(delivery._replace(entry=entry), verdict)
+            super()._fire(entry, delivery, verdict)
             for again in self._out.rearmed:
                 if entries.base_key(again.key) == entries.base_key(entry.key):
                     self._give_rule_back(again, plan)
         else:
-            super()._fire(delivery, verdict)
+            super()._fire(entry, delivery, verdict)
 
     def _give_rule_back(self, again: Entry, plan: Plan) -> None:
         self._out.rearmed.remove(again)

@@ -6,6 +6,7 @@ from typing import Protocol as Interface
 
 from punctual_worker.contract import actions
 from punctual_worker.dispatch import entries
+from punctual_worker.dispatch.deliveries import DESTINATION, VALUE, WANTED_MS, entry_of
 from punctual_worker.dispatch.entries import Entry, LogRecord
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.partition import Partition
@@ -82,11 +83,11 @@ def produce(
     send, protocol = world.broker.produce, world.protocol
     world.broker.check_open(transaction)
     for delivery in outcome.deliveries:
-        entry = delivery.entry
-        if entry.plan.destination in world.failing:
-            raise DestinationError(entry.plan.destination)
-        plan = entry.plan
-        claim.deliveries.append((entry.key, plan.destination, entry.value, plan.wanted_ms))
+        entry = entry_of(delivery)
+        destination = delivery[DESTINATION]
+        if destination in world.failing:
+            raise DestinationError(destination)
+        claim.deliveries.append((entry.key, destination, delivery[VALUE], delivery[WANTED_MS]))
         if protocol.tombstones_fired_before_commit:
             write_alone(world.broker, number, entry.order, now_ms)
     for rejection in outcome.rejections:
@@ -136,7 +137,7 @@ def state_of(partition: Partition) -> tuple[object, ...]:
 
 def summary_of(number: int, outcome: Outcome) -> str:
     """A turn in words."""
-    done = [f"delivers {one.entry.key.decode()}" for one in outcome.deliveries]
+    done = [f"delivers {entry_of(one).key.decode()}" for one in outcome.deliveries]
     done += [f"rejects {one.entry.key.decode()} {one.code}" for one in outcome.rejections]
     done += [f"re-arms {one.key.decode()} for {one.plan.due_ms}" for one in outcome.rearmed]
     done += [f"decides {one.key.decode()}" for one in outcome.tombstones]

@@ -5,7 +5,8 @@ import zlib
 import pytest
 from punctual_worker.contract import actions
 from punctual_worker.contract.actions import Headers, Plan, Verb
-from punctual_worker.dispatch.entries import Entry, deliver, pack_row, unpack_row
+from punctual_worker.dispatch.deliveries import HEADERS, WAY, deliver, entry_of, pack, unpack
+from punctual_worker.dispatch.entries import Entry
 
 KEYED: Headers = [("a", b"1"), ("schedule_target_partition_key", b"tenant-1")]
 
@@ -13,11 +14,12 @@ KEYED: Headers = [("a", b"1"), ("schedule_target_partition_key", b"tenant-1")]
 def place(flags: str, headers: Headers) -> int | None:
     plan = Plan(Verb.REPLACE, 1_000, "somewhere", "id", flags=flags, source="karafka")
     entry = Entry(b"0a0b0c0d/0/7", plan, b"user-7", b"v", headers)
-    kept = unpack_row(entry.order, pack_row(entry))
-    assert kept == entry
-    delivery = deliver(kept, requests_topic="requests", trace=True)
-    assert delivery.headers == headers
-    return delivery.place
+    made = deliver(entry, requests_topic="requests", trace=True)
+    (delivery,) = unpack([pack(made)])
+    assert delivery == made
+    assert entry_of(delivery) == entry
+    assert list(dict(delivery[HEADERS]).items()) == list(dict(headers).items())
+    return None if delivery[WAY] is None else delivery[WAY][1]
 
 
 def test_it_is_the_hash_of_librdkafkas_default_partitioner() -> None:
@@ -46,4 +48,4 @@ def test_pausing_keeps_it() -> None:
 
 def test_such_a_header_of_a_native_request_is_the_users_own() -> None:
     entry = Entry(b"0/0/7", Plan(Verb.ADD, 1_000, "somewhere"), b"k", b"v", KEYED)
-    assert deliver(entry, requests_topic="requests", trace=True).place is None
+    assert deliver(entry, requests_topic="requests", trace=True)[WAY] is None

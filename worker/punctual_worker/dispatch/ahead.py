@@ -1,20 +1,30 @@
 """What is due next, read and made ready before its time. Pure.
 
-When ten thousand messages fall due at one instant, reading them from disk and making their headers
-would take longer than sending them. So the next ones of a partition are kept in memory in the form
-in which they are delivered: a window on the table that begins after the cursor. It is kept in
-lists beside each other, because a slice of a list costs next to nothing.
+When ten thousand messages fall due at one instant, reading them from disk would take as long as
+sending them. So the next ones of a partition are kept in memory as they are delivered: a window on
+the table that begins after the cursor. It is kept in lists beside each other, because a slice of a
+list costs next to nothing, and filled without a look at each message.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Set
+from operator import itemgetter
 from typing import Final, NamedTuple
 
-from punctual_worker.dispatch.entries import Delivery, Entry
+from punctual_worker.dispatch.deliveries import (
+    DESTINATION,
+    VALUE,
+    WAY,
+    Delivery,
+    destination_of,
+    unpack,
+)
+from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.table import Changes, Table
 
 _CHUNK: Final = 500
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
+_VALUE_OF: Final = itemgetter(VALUE)
 _MANY: Final = 100
 """So many new rows inside the window are read from the table again rather than sorted in."""
 
@@ -42,7 +52,7 @@ class ReadAhead:
         self._deliveries: list[Delivery] = []
         self._sizes: list[int] = []
         self._odd: list[bytes] = []
-        """Order keys of those that are not plain."""
+        """Order keys of those about which more decides than their destination."""
         self._destinations: set[str] = set()
         """Of all in the window, and perhaps of some that were."""
         self.bytes = 0
@@ -60,24 +70,22 @@ class ReadAhead:
         """Read a little further, not beyond `until`; whether that found anything."""
         if self._end >= until:
             return False
-        found = read = 0
-        full = False
-        for order, entry in self._table.scan(start=self._end, until=until):
-            size = entry.value_bytes
-            self._orders.append(order)
-            self._deliveries.append(self._render(entry))
-            self._sizes.append(size)
-            self._destinations.add(entry.plan.destination)
-            if not entry.is_plain:
-                self._odd.append(order)
-            found += 1
-            read += size
-            full = found >= most or read >= _CHUNK_BYTES
-            if full:
-                break
-        self.bytes += read
-        self._end = self._orders[-1] + b"\0" if full else until
-        return found > 0
+        orders, rows, self._end = self._table.read(
+            start=self._end, until=until, most=most, most_bytes=_CHUNK_BYTES
+        )
+        deliveries = unpack(rows)
+        sizes = [len(value or b"") for value in map(_VALUE_OF, deliveries)]
+        self._orders += orders
+        self._deliveries += deliveries
+        self._sizes += sizes
+        self.bytes += sum(sizes)
+        self._destinations.update(map(destination_of, deliveries))
+        self._odd += [
+            order
+            for order, delivery in zip(orders, deliveries, strict=True)
+            if delivery[WAY] is not None
+        ]
+        return bool(orders)
 
     def due(self, until: bytes, *, after: bytes) -> Iterator[tuple[bytes, Delivery]]:
         """What stands after `after` and before `until`, in order; read from the table where the
@@ -94,7 +102,7 @@ class ReadAhead:
                 return
 
     def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
-        """The first ones of the window after `after`, up to one that is not plain, or `until`."""
+        """The first ones of the window after `after`, up to an odd one, or `until`."""
         odd = bisect_right(self._odd, after)
         if odd < len(self._odd):
             until = min(self._odd[odd], until)
@@ -125,14 +133,14 @@ class ReadAhead:
                 self._insert(order, entry)
 
     def _insert(self, order: bytes, entry: Entry) -> None:
-        size = entry.value_bytes
+        delivery = self._render(entry)
         index = bisect_left(self._orders, order)
         self._orders.insert(index, order)
-        self._deliveries.insert(index, self._render(entry))
-        self._sizes.insert(index, size)
-        self._destinations.add(entry.plan.destination)
-        self.bytes += size
-        if not entry.is_plain:
+        self._deliveries.insert(index, delivery)
+        self._sizes.insert(index, entry.value_bytes)
+        self._destinations.add(delivery[DESTINATION])
+        self.bytes += entry.value_bytes
+        if delivery[WAY] is not None:
             self._odd.insert(bisect_left(self._odd, order), order)
 
     def _drop(self, order: bytes) -> None:

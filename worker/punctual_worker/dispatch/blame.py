@@ -6,8 +6,9 @@ from typing import Final
 from confluent_kafka import KafkaError, Message
 
 from punctual_worker.contract.codes import Code
+from punctual_worker.dispatch.deliveries import DESTINATION, KEY, VALUE, Delivery, entry_of
 from punctual_worker.dispatch.destinations import Fault
-from punctual_worker.dispatch.entries import Delivery, Entry
+from punctual_worker.dispatch.entries import Entry
 
 _OF_ONE_MESSAGE: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -52,11 +53,10 @@ def topic_fault(topic: str, error: KafkaError) -> Fault:
 def _find(message: Message, deliveries: Iterable[Delivery]) -> Entry | None:
     """The entry behind a failed record; compared by content, as this happens rarely."""
     for delivery in deliveries:
-        entry = delivery.entry
         if (
-            entry.plan.destination == message.topic()
-            and entry.user_key == message.key()
-            and entry.value == message.value()
+            delivery[DESTINATION] == message.topic()
+            and delivery[KEY] == message.key()
+            and delivery[VALUE] == message.value()
         ):
-            return entry
+            return entry_of(delivery)
     return None

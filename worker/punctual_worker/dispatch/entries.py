@@ -3,12 +3,9 @@
 import json
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-import ormsgpack
-
-from punctual_worker.contract import actions, dialects, headers, times
+from punctual_worker.contract import actions, headers, times
 from punctual_worker.contract.codes import Code
 
 
@@ -39,25 +36,9 @@ class Entry(NamedTuple):
         return actions.order_key(self.plan.due_ms, self.key)
 
     @property
-    def is_plain(self) -> bool:
-        """Whether nothing but its destination decides what becomes of it when it is due."""
-        plan = self.plan
-        return not plan.cron and plan.expires_ms is None and plan.partition is None
-
-    @property
     def value_bytes(self) -> int:
         """Size of its value."""
         return len(self.value) if self.value else 0
-
-
-class Delivery(NamedTuple):
-    """A message for its destination."""
-
-    entry: Entry
-    headers: actions.Headers
-    wanted_ms: int
-    place: int | None = None
-    """Hash that chooses the partition, where neither a number nor the record's key does."""
 
 
 class Rejection(NamedTuple):
@@ -87,24 +68,6 @@ def read_entry(record: LogRecord) -> Entry:
 def action_record(entry: Entry) -> tuple[bytes, actions.Headers]:
     """Value and headers of the record that says this entry in the log."""
     return entry.value or b"", actions.action_headers(entry.headers, entry.user_key, entry.plan)
-
-
-def pack_row(entry: Entry) -> bytes:
-    """What the local store keeps of an entry, beside its order key."""
-    return ormsgpack.packb((tuple(entry.plan), entry.user_key, entry.value, entry.headers))
-
-
-def unpack_row(order: bytes, row: bytes) -> Entry:
-    """Undo `pack_row`."""
-    plan, user_key, value, its_headers = ormsgpack.unpackb(row)
-    plan[0] = actions.VERBS[plan[0]]
-    return Entry(
-        order[actions.ORDER_BYTES :],
-        tuple.__new__(actions.Plan, plan),  # a third of the time of its own constructor
-        user_key,
-        value,
-        list(map(tuple, its_headers)),
-    )
 
 
 def schedule_id(entry: Entry) -> bytes:
@@ -146,7 +109,8 @@ def same_request(one: Entry, other: Entry) -> bool:
 
 def user_headers(entry: Entry) -> actions.Headers:
     """The user's headers in their order, without ours."""
-    return [header for header in entry.headers if not header[0].startswith(headers.PREFIX)]
+    prefix = headers.PREFIX
+    return [header for header in entry.headers if not header[0].startswith(prefix)]
 
 
 def recurring_spread_ms(entry: Entry) -> int:
@@ -158,35 +122,8 @@ def recurring_spread_ms(entry: Entry) -> int:
 
 def source_of(entry: Entry, requests_topic: str) -> bytes:
     """`topic/partition/offset` of the request."""
-    coordinates = base_key(entry.key).partition(b"/")[2]
-    return b"%b/%b" % ((entry.plan.source or requests_topic).encode(), coordinates)
-
-
-@lru_cache(maxsize=4096)
-def _written_ms(ms: int) -> bytes:
-    """Many messages are due at the same time."""
-    return times.format_ms(ms).encode()
-
-
-def deliver(entry: Entry, *, requests_topic: str, trace: bool) -> Delivery:
-    """The delivered record, as the contract describes it."""
-    result = user_headers(entry)
-    plan = entry.plan
-    wanted_ms = plan.wanted_ms
-    if plan.flags and plan.bare:
-        return Delivery(entry, result, wanted_ms, _place_of(entry) if plan.placed else None)
-    if trace:
-        if plan.request_id:
-            result.append((headers.REQUEST_ID, plan.request_id.encode()))
-        result.append((headers.SCHEDULED_FOR, _written_ms(wanted_ms)))
-        result.append((headers.SOURCE, source_of(entry, requests_topic)))
-    return Delivery(entry, result, wanted_ms)
-
-
-def _place_of(entry: Entry) -> int | None:
-    """As librdkafka's default partitioner hashes: what Karafka's producer hands the key to."""
-    key = dict(entry.headers).get(dialects.KARAFKA_PARTITION_KEY)
-    return zlib.crc32(key) if key else None
+    key = base_key(entry.key)
+    return (entry.plan.source or requests_topic).encode() + key[key.index(b"/") :]
 
 
 def reject(

@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Final
 
 from punctual_worker.contract import actions
+from punctual_worker.dispatch.deliveries import destination_of, wanted_ms_of
 from punctual_worker.dispatch.destinations import Destinations
 from punctual_worker.dispatch.garbage import Garbage
 from punctual_worker.dispatch.group import Group
@@ -40,7 +40,6 @@ _QUIET_MS: Final = 500
 _GARBAGE_KEPT: Final = 60_000
 """Delivered messages that are not let go of before a burst is over: on few cores the broker needs
 the time."""
-_WANTED_MS: Final = attrgetter("wanted_ms")
 _SWEEP_NEGLECT_MS: Final = 5_000
 """A slice is swept so often even when more and more is due."""
 _TOMBSTONES_WAIT_SECONDS: Final = 0.005
@@ -277,7 +276,7 @@ class Loop:
             return False
         self._retry_pause = _RETRY_SECONDS[0]
         parts.destinations.delivered(
-            d.entry.plan.destination for work in works for d in work.outcome.deliveries
+            topic for work in works for topic in map(destination_of, work.outcome.deliveries)
         )
         return True
 
@@ -291,7 +290,7 @@ class Loop:
         metrics = self._parts.metrics
         metrics.count(outcome.counts)
         written_ms = now_ms()
-        wanted = Counter(map(_WANTED_MS, outcome.deliveries))
+        wanted = Counter(map(wanted_ms_of, outcome.deliveries))
         metrics.observe_lateness({written_ms - ms: number for ms, number in wanted.items()})
 
     def _make_ready(self) -> bool:

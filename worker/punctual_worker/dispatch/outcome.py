@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from punctual_worker.dispatch.checkpoint import Checkpoint
-from punctual_worker.dispatch.entries import Delivery, Entry, Event, Rejection
+from punctual_worker.dispatch.deliveries import Delivery
+from punctual_worker.dispatch.entries import Entry, Event, Rejection
 from punctual_worker.dispatch.table import Changes
 
 

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from punctual_worker.dispatch import entries
-from punctual_worker.dispatch.entries import Delivery, Entry
+from punctual_worker.dispatch import deliveries
+from punctual_worker.dispatch.deliveries import Delivery
+from punctual_worker.dispatch.entries import Entry
 
 
 @dataclass(frozen=True)
@@ -22,4 +23,4 @@ class Policy:
 
     def render(self, entry: Entry) -> Delivery:
         """The entry as it is delivered."""
-        return entries.deliver(entry, requests_topic=self.requests_topic, trace=self.trace)
+        return deliveries.deliver(entry, requests_topic=self.requests_topic, trace=self.trace)

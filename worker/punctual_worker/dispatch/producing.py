@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from punctual_worker.contract import actions
 from punctual_worker.contract.topics import TopicNames
 from punctual_worker.dispatch import blame, entries
+from punctual_worker.dispatch.deliveries import Delivery, destination_of
 from punctual_worker.dispatch.destinations import Fault
-from punctual_worker.dispatch.entries import Delivery
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.restoring import tombstone_headers
 from punctual_worker.logs import kafka_logger
@@ -112,15 +112,19 @@ class Records:
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         """The one place where every microsecond counts: a burst is this loop."""
         produce = self.producer.produce
-        for entry, headers, _, place in deliveries:
-            plan = entry.plan
-            number = -1 if plan.partition is None else plan.partition
-            if place is not None and (count := self._count_of(plan.destination)):
-                number = place % count
+        for destination, value, key, headers, _, way, _, _ in deliveries:
+            number = -1 if way is None else self._partition(destination, *way)
             try:
-                produce(plan.destination, entry.value, entry.user_key, number, headers=headers)  # type: ignore[arg-type] # list is invariant
+                # by place, because the client looks names up one by one
+                produce(destination, value, key, number, None, None, 0, headers)
             except BufferError:
-                self._send(plan.destination, entry.user_key, entry.value, headers, number)
+                self._send(destination, key, value, headers, number)
+
+    def _partition(self, destination: str, partition: int | None, place: int | None) -> int:
+        """Where a message goes that asks for something else than the partition of its key."""
+        if place is not None and (count := self._count_of(destination)):
+            return place % count
+        return -1 if partition is None else partition
 
     def record_checkpoints(self, works: Sequence[Work], offsets: Sequence[TopicPartition]) -> None:
         """Hand over the checkpoints for the log: what a take-over trusts most."""
@@ -139,7 +143,7 @@ class Records:
         topic: str,
         key: bytes | None,
         value: bytes | None,
-        headers: actions.Headers,
+        headers: actions.Headers | dict[str, bytes | None],
         partition: int,
     ) -> None:
         while True:
@@ -165,7 +169,7 @@ class Records:
         if faults:
             return DestinationError(faults, set())
         if {cause.code(), *(error.code() for error, _ in blamed)} & blame.UNCLEAR:
-            topics = {delivery.entry.plan.destination for delivery in _deliveries(works)}
+            topics = set(map(destination_of, _deliveries(works)))
             if len(topics) == 1:
                 topic = topics.pop()
                 return DestinationError([blame.topic_fault(topic, cause)], set())

@@ -8,6 +8,7 @@ with some earlier state, and the position, written with every batch, says which 
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,16 +25,20 @@ from rocksdict import (
     WriteOptions,
 )
 
-from punctual_worker.dispatch.entries import Entry, pack_row, unpack_row
-from punctual_worker.dispatch.table import Changes
+from punctual_worker.dispatch.deliveries import REQUEST_ID, entry_of, pack, unpack
+from punctual_worker.dispatch.entries import Entry
+from punctual_worker.dispatch.policy import Policy
+from punctual_worker.dispatch.table import Changes, Stretch
 
 _ROW: Final = b"d"
 _ROWS_END: Final = b"e"
 _ID: Final = b"i"
 _META: Final = b"m"
 _MARK: Final = b""
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 """Of the rows; a store that was written by another version is built anew."""
+_PIECE: Final = 16
+"""Rows read before their size is looked at."""
 _BLOCK_CACHE_BYTES: Final = 48 * 1024 * 1024
 _WRITE_BUFFERS_BYTES: Final = 64 * 1024 * 1024
 _WRITE_BUFFER_BYTES: Final = 16 * 1024 * 1024
@@ -53,16 +58,19 @@ class StoreMemory:
 class Store:
     """A `Table` on disk."""
 
-    def __init__(self, path: Path, *, memory: StoreMemory, topic_id: str, max_age_ms: int) -> None:
-        """Open what is there if it is of this topic and was in step with the log less than
-        `max_age_ms` ago; else empty.
+    def __init__(
+        self, path: Path, *, memory: StoreMemory, policy: Policy, topic_id: str, max_age_ms: int
+    ) -> None:
+        """Open what is there if it is of this topic, holds messages as the policy wants them, and
+        was in step with the log less than `max_age_ms` ago; else empty.
 
         Older than the tombstones' retention it could hold rows whose removal the log no longer
         shows.
         """
         self._path = path
         self._memory = memory
-        self._topic_id = topic_id
+        self._render = policy.render
+        self._kind = [_FORMAT, topic_id, policy.requests_topic, policy.trace]
         self._no_wal = WriteOptions()
         self._no_wal.disable_wal = True  # type: ignore[method-assign, assignment] # stub is wrong
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,15 +91,26 @@ class Store:
     def get(self, order: bytes) -> Entry | None:
         """One entry; None if there is none, or only a mark."""
         row = self._db.get(_ROW + order)
-        return unpack_row(order, row) if row else None
+        return entry_of(unpack([row])[0]) if row else None
 
-    def scan(self, *, start: bytes, until: bytes) -> Iterator[tuple[bytes, Entry]]:
-        """Entries with `start` <= order key < `until`, in order, read as they are asked for."""
-        for order, row in self._rows_from(start):
-            if order >= until:
-                return
-            if row != _MARK:
-                yield order, unpack_row(order, row)
+    def read(self, *, start: bytes, until: bytes, most: int, most_bytes: int) -> Stretch:
+        """Rows with `start` <= order key < `until`, in order: up to about so many."""
+        keys: list[bytes] = []
+        rows: list[bytes] = []
+        size = 0
+        stored = self._db.items(from_key=_ROW + start)
+        last = _ROW + until
+        while len(keys) < most and size < most_bytes:
+            piece: list[tuple[Any, Any]] = list(islice(stored, min(_PIECE, most - len(keys))))
+            whole = bool(piece) and piece[-1][0] < last
+            if not whole:
+                piece = [(key, row) for key, row in piece if key < last]
+            keys += [key[1:] for key, _ in piece]
+            rows += [row for _, row in piece]
+            if not whole:
+                return _without_marks(keys, rows, until)
+            size += sum(map(len, rows[-len(piece) :]))
+        return _without_marks(keys, rows, keys[-1] + b"\0")
 
     def first_after(self, order: bytes) -> bytes | None:
         """The smallest order key beyond this one."""
@@ -101,12 +120,13 @@ class Store:
 
     def fired(self, *, until: bytes, limit: int) -> list[tuple[bytes, str]]:
         """Order key and request id of the first rows up to and including `until`."""
-        found: list[tuple[bytes, str]] = []
+        found: list[tuple[bytes, bytes]] = []
         for order, row in self._rows_from(self._sweep_from):
             if order > until or len(found) >= limit:
                 break
-            found.append((order, unpack_row(order, row).plan.request_id if row else ""))
-        return found
+            found.append((order, row))
+        ids = iter(delivery[REQUEST_ID] for delivery in unpack([row for _, row in found if row]))
+        return [(order, next(ids) if row else "") for order, row in found]
 
     def write(self, changes: Changes, *, position: int) -> None:
         """Apply the changes and move to the position, all or nothing."""
@@ -125,7 +145,7 @@ class Store:
             perhaps_there = changes.perhaps_there or order in changes.again
             if not perhaps_there or self._db.get(key) is None:
                 self.rows += 1
-            batch.put(key, pack_row(entry) if entry is not None else _MARK)
+            batch.put(key, pack(self._render(entry)) if entry is not None else _MARK)
             if order < self._sweep_from:
                 self._sweep_from = order
             if entry is not None and (request_id := entry.plan.request_id):
@@ -238,9 +258,8 @@ class Store:
         if packed is None:
             return
         meta = ormsgpack.unpackb(packed)
-        ours = (meta["topic_id"], meta.get("format")) == (self._topic_id, _FORMAT)
-        if not ours or not 0 <= now - meta["in_step_ms"] <= max_age_ms:
-            _log.info("local store %s is of another topic or too old: built anew", self._path)
+        if meta.get("kind") != self._kind or not 0 <= now - meta["in_step_ms"] <= max_age_ms:
+            _log.info("local store %s is of another kind or too old: built anew", self._path)
             self.clear()
             return
         self.position, self.rows = meta["position"], meta["rows"]
@@ -249,13 +268,19 @@ class Store:
     def _meta(self) -> bytes:
         return ormsgpack.packb(
             {
-                "format": _FORMAT,
-                "topic_id": self._topic_id,
+                "kind": self._kind,
                 "position": self.position,
                 "rows": self.rows,
                 "in_step_ms": self._in_step_ms,
             }
         )
+
+
+def _without_marks(orders: list[bytes], rows: list[bytes], end: bytes) -> Stretch:
+    if _MARK in rows:
+        orders = [order for order, row in zip(orders, rows, strict=True) if row]
+        rows = [row for row in rows if row]
+    return Stretch(orders, rows, end)
 
 
 def now_ms() -> int:

@@ -5,9 +5,9 @@ is a cache of a prefix of the log: `position` says of which. Rows up to the curs
 wait to be swept; only rows after it are pending.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from punctual_worker.dispatch.entries import Entry
 
@@ -38,6 +38,16 @@ class Changes:
         self.removes[order] = request_id
 
 
+class Stretch(NamedTuple):
+    """Some rows that follow each other, without marks."""
+
+    orders: list[bytes]
+    rows: list[bytes]
+    """As `deliveries.pack` makes them."""
+    end: bytes
+    """Nothing else has an order key between the beginning and this one."""
+
+
 class Table(Protocol):
     """The local store of one partition."""
 
@@ -51,8 +61,8 @@ class Table(Protocol):
     def get(self, order: bytes) -> Entry | None:
         """One entry; None if there is none, or only a mark."""
 
-    def scan(self, *, start: bytes, until: bytes) -> Iterator[tuple[bytes, Entry]]:
-        """Entries with `start` <= order key < `until`, in order, read as they are asked for."""
+    def read(self, *, start: bytes, until: bytes, most: int, most_bytes: int) -> Stretch:
+        """Rows with `start` <= order key < `until`, in order: up to about so many."""
 
     def first_after(self, order: bytes) -> bytes | None:
         """The smallest order key beyond this one."""

@@ -157,6 +157,7 @@ class Restorer:
                 stores[number] = Store(
                     self._location.stores / f"partition-{number}",
                     memory=self._memory,
+                    policy=self._policy,
                     topic_id=self._location.topic_id,
                     max_age_ms=self._location.store_max_age_ms,
                 )

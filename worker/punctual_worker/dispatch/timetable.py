@@ -16,7 +16,8 @@ from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch import entries, recurrence
 from punctual_worker.dispatch.ahead import ReadAhead
 from punctual_worker.dispatch.checkpoint import Checkpoint
-from punctual_worker.dispatch.entries import Delivery, Entry, LogRecord
+from punctual_worker.dispatch.deliveries import Delivery, entry_of
+from punctual_worker.dispatch.entries import Entry, LogRecord
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.table import Table
@@ -90,7 +91,7 @@ class PartitionTurn:
             if budget.spent:
                 self._out.more = True
                 return
-            entry = delivery.entry
+            entry = entry_of(delivery)
             verdict = self._judge.judge(entry)
             if verdict.judgement is Judgement.PROBE:
                 if budget.delivered:
@@ -100,7 +101,7 @@ class PartitionTurn:
                 self._out.more = True
             budget.spend(1, entry.value_bytes)
             self._cursor = order
-            self._fire(delivery, verdict)
+            self._fire(entry, delivery, verdict)
 
     @property
     def delivered_at_once(self) -> int:
@@ -232,7 +233,7 @@ class PartitionTurn:
         if verdict.judgement is Judgement.PROBE:
             self._rearm(entry, due_ms=self._now_ms + 1, attempt=entry.plan.attempt)
         else:
-            self._fire(self._policy.render(entry), verdict)
+            self._fire(entry, self._policy.render(entry), verdict)
 
     # firing
 
@@ -261,8 +262,7 @@ class PartitionTurn:
         self._out.counts["delivered", ""] += count
         return not budget.spent
 
-    def _fire(self, delivery: Delivery, verdict: Verdict) -> None:
-        entry = delivery.entry
+    def _fire(self, entry: Entry, delivery: Delivery, verdict: Verdict) -> None:
         plan = entry.plan
         staged = self._out.changes.puts
         if staged and entry.order in staged:
