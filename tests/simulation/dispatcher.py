@@ -35,6 +35,10 @@ _POSITION_EVERY_MS: Final = 10_000
 """How long a position that moved over our own records alone may stay uncommitted."""
 
 
+def _producers(dispatcher: str) -> tuple[str, str]:
+    return dispatcher, f"{dispatcher}-2"
+
+
 class Dispatcher:
     """One process: its lives share a name, a clock and a disk."""
 
@@ -47,7 +51,8 @@ class Dispatcher:
         self._broker = world.broker
         self._rng = world.rng
         self._protocol = world.protocol
-        self._epoch = 0
+        self._epochs: dict[str, int] = {}
+        """Of its two transactional ids, which turns use as the real writer does."""
         self._generation = 0
         self._owned: dict[int, Owned] = {}
         self._more = False
@@ -99,12 +104,12 @@ class Dispatcher:
     # membership
 
     def _new_epoch(self) -> Steps:
-        while True:
-            yield
-            epoch = self._broker.init_transactions(self.name)
-            if epoch is not None:
-                self._epoch = epoch
-                return
+        for producer in _producers(self.name):
+            epoch = None
+            while epoch is None:
+                yield
+                epoch = self._broker.init_transactions(producer)
+            self._epochs[producer] = epoch
 
     def _join(self) -> None:
         self._generation = self._broker.group.join(self.name)
@@ -190,7 +195,8 @@ class Dispatcher:
         """The log's end stands still below an open transaction: end it, sometimes."""
         if writer and writer != self.name and self._rng.random() < 0.3:
             self._say(f"fences {writer}")
-            self._broker.init_transactions(writer)
+            for producer in _producers(writer):
+                self._broker.init_transactions(producer)
 
     # a turn
 
@@ -256,7 +262,8 @@ class Dispatcher:
         transaction = None
         while transaction is None:
             yield
-            transaction = self._broker.begin(self.name, self._epoch)
+            producer = self._rng.choice(_producers(self.name))
+            transaction = self._broker.begin(producer, self._epochs[producer])
         if self._protocol.settles_before_commit:
             self._settle(owned, outcomes, now_ms)
         try:

@@ -192,7 +192,7 @@ class Dispatcher:
         return ExactlyOnceWriter(
             self._config,
             topics=settings.topics,
-            transactional_id=self._writer_id,
+            name=self._writer_id,
             transaction_timeout_ms=settings.transaction_timeout_ms,
             rejections_compacted=compacted,
             count_of=count_of,

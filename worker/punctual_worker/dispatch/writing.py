@@ -8,6 +8,7 @@ partitions over again.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -41,23 +42,47 @@ class Writer(Protocol):
         """Let go of the connection."""
 
 
+def transactional_ids(writer: str) -> tuple[str, str]:
+    """Those that a dispatcher of this name uses in turn."""
+    return writer, f"{writer}-2"
+
+
+@dataclass
+class _Line:
+    """A producer and its transactional id. Transactions of one line follow each other slowly: the
+    broker finishes each one, with a marker in every partition, before it lets the next begin."""
+
+    transactional_id: str
+    records: Records
+    ended_at: float = 0.0
+
+    @property
+    def may_be_unfinished(self) -> bool:
+        """Whether the broker may still be at the last transaction's markers."""
+        return time.monotonic() - self.ended_at < _FINISHING_SECONDS
+
+
 class ExactlyOnceWriter:
-    """A turn is one Kafka transaction, the checkpoint in it."""
+    """A turn is one Kafka transaction, the checkpoint in it.
+
+    Turns that follow each other at once go by two lines, so that none waits for the markers of the
+    one before. Never more than one is open: a turn begins when the one before is committed for
+    good, and markers may come in any order.
+    """
 
     def __init__(
         self,
         config: dict[str, Any],
         *,
         topics: TopicNames,
-        transactional_id: str,
+        name: str,
         transaction_timeout_ms: int,
         rejections_compacted: bool,
         count_of: PartitionCount,
     ) -> None:
-        """Waits for a former owner of the transactional id to be fenced and its work aborted."""
+        """Waits for a former life of this name to be fenced and its work aborted."""
         self._timeout = transaction_timeout_ms / 1000
         self._config = {
-            "transactional.id": transactional_id,
             "transaction.timeout.ms": transaction_timeout_ms,
             "message.timeout.ms": min(_MESSAGE_TIMEOUT_MS, transaction_timeout_ms),
             **config,
@@ -66,15 +91,14 @@ class ExactlyOnceWriter:
         self._rejections_compacted = rejections_compacted
         self._count_of = count_of
         self._caller = Caller()
-        self._ended_at = 0.0
-        self._records = self._new_records(60)
+        self._lines = [_Line(one, self._new_records(one, 60)) for one in transactional_ids(name)]
 
     def write(
         self, works: Sequence[Work], group: Any, meanwhile: Callable[[], bool] | None = None
     ) -> None:
         """One transaction; see the module for what a failure means."""
-        records = self._records
-        producer = records.producer
+        line = self._free_line()
+        records, producer = line.records, line.records.producer
         offsets = _offsets(self._topics.actions, works)
         handed_over = HandOver()
 
@@ -95,7 +119,7 @@ class ExactlyOnceWriter:
         # the offsets and the records. The client asks again for the offsets after 1 ms, but for the
         # records after 20, whatever is configured: so the offsets go first, and find out. Where
         # that cannot be, the coordinators work while the records are handed over.
-        apart = time.monotonic() - self._ended_at > _FINISHING_SECONDS
+        apart = not line.may_be_unfinished
         try:
             producer.begin_transaction()
             if not apart:
@@ -107,20 +131,27 @@ class ExactlyOnceWriter:
                     records.record_checkpoints(works, offsets)
             finally:
                 self._wait(answer, meanwhile)
-            self._ended_at = time.monotonic()
+            line.ended_at = time.monotonic()
         except KafkaException as error:
-            raise self._abort(works, error.args[0]) from error
+            raise self._abort(line, works, error.args[0]) from error
         except HangingCallError as error:
             raise BrokenError(str(error)) from error
 
     def _wait(self, answer: Answer, meanwhile: Callable[[], bool] | None) -> None:
         self._caller.finish(answer, 2 * self._timeout, meanwhile=meanwhile)
 
-    def _abort(self, works: Sequence[Work], cause: KafkaError) -> Exception:
+    def _free_line(self) -> _Line:
+        """The first, so that most of the time only one is in use; the other if it is busy."""
+        first = self._lines[0]
+        if first.may_be_unfinished:
+            return min(self._lines, key=lambda line: line.ended_at)
+        return first
+
+    def _abort(self, line: _Line, works: Sequence[Work], cause: KafkaError) -> Exception:
         if cause.fatal() or not (cause.txn_requires_abort() or cause.retriable()):
             return BrokenError(str(cause))
-        failed = self._records
-        self._ended_at = time.monotonic()
+        failed = line.records
+        line.ended_at = time.monotonic()
         try:
             self._caller.call(
                 lambda: _until_done(failed.producer.abort_transaction, self._timeout),
@@ -134,12 +165,12 @@ class ExactlyOnceWriter:
             # It was not committed, that much is sure. The client cannot abort what the broker
             # never saw begin (the only partition in it was refused): a new one makes sure.
             failed.producer.purge()
-            self._records = self._new_records(self._timeout)
+            line.records = self._new_records(line.transactional_id, self._timeout)
         return failed.failure(works, cause)
 
-    def _new_records(self, patience: float) -> Records:
+    def _new_records(self, transactional_id: str, patience: float) -> Records:
         records = Records(
-            self._config,
+            {**self._config, "transactional.id": transactional_id},
             topics=self._topics,
             rejections_compacted=self._rejections_compacted,
             count_of=self._count_of,
@@ -155,11 +186,13 @@ class ExactlyOnceWriter:
     def close(self) -> None:
         """Let go of the connection; an open transaction is aborted by the broker."""
         if self._caller.hangs:
-            _left_behind.append(self._records)  # closing it, or its end, would hang as well
+            # closing them, or their end, would hang as well
+            _left_behind.extend(line.records for line in self._lines)
             return
         self._caller.close()
-        self._records.producer.purge()
-        self._records.producer.close()
+        for line in self._lines:
+            line.records.producer.purge()
+            line.records.producer.close()
 
 
 _left_behind: Final[list[Records]] = []
@@ -260,11 +293,13 @@ class TombstoneWriter:
         self._records.producer.close()
 
 
-def fence(config: dict[str, Any], transactional_id: str) -> None:
+def fence(config: dict[str, Any], writer: str) -> None:
     """Abort what a vanished owner left open, without waiting for its transaction to time out."""
-    producer = Producer({**config, "transactional.id": transactional_id}, logger=kafka_logger())
-    _until_done(producer.init_transactions, 10)
-    producer.close()
+    for transactional_id in transactional_ids(writer):
+        own = {**config, "transactional.id": transactional_id}
+        producer = Producer(own, logger=kafka_logger())
+        _until_done(producer.init_transactions, 10)
+        producer.close()
 
 
 def _until_done(call: Any, patience: float) -> None:
