@@ -38,7 +38,7 @@ _MARK: Final = b""
 _FORMAT: Final = 4
 """Of the rows; a store that was written by another version is built anew."""
 _PIECE: Final = 16
-"""Rows read before their size is looked at."""
+"""Rows read before anybody looks at their size."""
 _BLOCK_CACHE_BYTES: Final = 48 * 1024 * 1024
 _WRITE_BUFFERS_BYTES: Final = 64 * 1024 * 1024
 _WRITE_BUFFER_BYTES: Final = 16 * 1024 * 1024
@@ -95,22 +95,22 @@ class Store:
 
     def read(self, *, start: bytes, until: bytes, most: int, most_bytes: int) -> Stretch:
         """Rows with `start` <= order key < `until`, in order: up to about so many."""
-        keys: list[bytes] = []
+        orders: list[bytes] = []
         rows: list[bytes] = []
         size = 0
-        stored = self._db.items(from_key=_ROW + start)
-        last = _ROW + until
-        while len(keys) < most and size < most_bytes:
-            piece: list[tuple[Any, Any]] = list(islice(stored, min(_PIECE, most - len(keys))))
-            whole = bool(piece) and piece[-1][0] < last
-            if not whole:
-                piece = [(key, row) for key, row in piece if key < last]
-            keys += [key[1:] for key, _ in piece]
-            rows += [row for _, row in piece]
-            if not whole:
-                return _without_marks(keys, rows, until)
-            size += sum(map(len, rows[-len(piece) :]))
-        return _without_marks(keys, rows, keys[-1] + b"\0")
+        end = until
+        for piece in self._pieces(start, until):
+            orders += [key[1:] for key, _ in piece]
+            found = [row for _, row in piece]
+            rows += found
+            size += sum(map(len, found))
+            if len(orders) >= most or size >= most_bytes:
+                end = orders[-1] + b"\0"
+                break
+        if _MARK in rows:
+            orders = [order for order, row in zip(orders, rows, strict=True) if row]
+            rows = [row for row in rows if row]
+        return Stretch(orders, rows, end)
 
     def first_after(self, order: bytes) -> bytes | None:
         """The smallest order key beyond this one."""
@@ -120,13 +120,13 @@ class Store:
 
     def fired(self, *, until: bytes, limit: int) -> list[tuple[bytes, str]]:
         """Order key and request id of the first rows up to and including `until`."""
-        found: list[tuple[bytes, bytes]] = []
-        for order, row in self._rows_from(self._sweep_from):
-            if order > until or len(found) >= limit:
+        found: list[tuple[bytes, str]] = []
+        for piece in self._pieces(self._sweep_from, until + b"\0"):
+            messages = iter(unpack([row for _, row in piece if row]))
+            found += [(key[1:], next(messages)[REQUEST_ID] if row else "") for key, row in piece]
+            if len(found) >= limit:
                 break
-            found.append((order, row))
-        ids = iter(delivery[REQUEST_ID] for delivery in unpack([row for _, row in found if row]))
-        return [(order, next(ids) if row else "") for order, row in found]
+        return found[:limit]
 
     def write(self, changes: Changes, *, position: int) -> None:
         """Apply the changes and move to the position, all or nothing."""
@@ -213,6 +213,17 @@ class Store:
         self._db.flush()
         self._db.close()
 
+    def _pieces(self, start: bytes, until: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
+        """Stored rows with `start` <= order key < `until`, with their keys, a few at a time: that
+        takes half the time of one by one."""
+        stored: Iterator[tuple[Any, Any]] = self._db.items(from_key=_ROW + start)
+        last = _ROW + until
+        while piece := list(islice(stored, _PIECE)):
+            if piece[-1][0] >= last:
+                yield [(key, row) for key, row in piece if key < last]
+                return
+            yield piece
+
     def _rows_from(self, order: bytes) -> Iterator[tuple[bytes, bytes]]:
         rows: Iterator[tuple[Any, Any]] = self._db.items(from_key=_ROW + order)
         for key, value in rows:
@@ -274,13 +285,6 @@ class Store:
                 "in_step_ms": self._in_step_ms,
             }
         )
-
-
-def _without_marks(orders: list[bytes], rows: list[bytes], end: bytes) -> Stretch:
-    if _MARK in rows:
-        orders = [order for order, row in zip(orders, rows, strict=True) if row]
-        rows = [row for row in rows if row]
-    return Stretch(orders, rows, end)
 
 
 def now_ms() -> int:
