@@ -220,6 +220,8 @@ class Dispatcher:
         budget = Budget(self._world.budget)
         budget.delivered = sum(turn.delivered_at_once for turn in turns.values())
         for turn in turns.values():
+            turn.collect_ready(budget)
+        for turn in turns.values():
             turn.collect(budget)
         outcomes = {number: turn.finish() for number, turn in turns.items()}
         written = {

@@ -196,6 +196,8 @@ class Loop:
         budget = Budget(most if goes_on else min(most, _FIRST_BATCH), _TURN_MAX_BYTES)
         budget.delivered = sum(turn.delivered_at_once for turn in turns.values())
         for turn in turns.values():
+            turn.collect_ready(budget)
+        for turn in turns.values():
             turn.collect(budget)
         outcomes = {number: turn.finish() for number, turn in turns.items()}
         works = [
