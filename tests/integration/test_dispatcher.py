@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -92,6 +92,36 @@ def test_a_killed_dispatcher_is_replaced_with_nothing_lost_and_nothing_twice(
     delivered = consume_committed(log.bootstrap_servers, destination, 1500, settle=1)
     assert Counter(r.value for r in delivered) == Counter(b"%d" % i for i in range(1500))
     assert all(r.timestamp_ms >= start + 4 * int(r.value or b"") for r in delivered)
+
+
+def test_what_a_killed_one_left_open_in_a_destination_holds_no_reader_up(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher, app_id: str
+) -> None:
+    first = new_dispatcher("d1").start()
+    log.write(log.record(to=destination, due_ms=now_ms(), value=b"before"))
+    assert len(consume_committed(log.bootstrap_servers, destination, 1)) == 1
+    first.kill()
+    name = (first.folder / "dispatcher" / app_id / "instance").read_text()
+    # the moment in which only destinations have records of it, made to last
+    left_open = Producer(
+        {
+            "bootstrap.servers": log.bootstrap_servers,
+            "transactional.id": f"{app_id}-dispatcher-{name}-2",
+            "transaction.timeout.ms": 600_000,
+        }
+    )
+    left_open.init_transactions(30)
+    left_open.begin_transaction()
+    for partition in range(3):
+        left_open.produce(destination, b"never seen", partition=partition)
+    left_open.flush()
+    second = new_dispatcher("d2").start(wait=False)
+    log.write(log.record(to=destination, due_ms=now_ms(), value=b"after"))
+    delivered = consume_committed(log.bootstrap_servers, destination, 2, timeout=120)
+    assert Counter(r.value for r in delivered) == Counter([b"before", b"after"])
+    assert "aborting what" in second.log()
+    with pytest.raises(KafkaException):
+        left_open.commit_transaction(10)
 
 
 def test_one_that_was_stopped_and_comes_back_repeats_nothing(

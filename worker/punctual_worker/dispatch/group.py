@@ -33,8 +33,15 @@ class Group:
     """Membership of the group, from `__init__` to `close`."""
 
     def __init__(
-        self, config: dict[str, Any], *, topic: str, group_id: str, session_timeout_ms: int
+        self,
+        config: dict[str, Any],
+        *,
+        topic: str,
+        group_id: str,
+        name: str,
+        session_timeout_ms: int,
     ) -> None:
+        """Joins, under a name by which others see whether we are still there."""
         self._topic = topic
         self._trusted_seconds = session_timeout_ms / 2000
         self.metadata: Any = None
@@ -47,6 +54,7 @@ class Group:
             {
                 **config,
                 "group.id": group_id,
+                "client.id": name,
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": session_timeout_ms,
                 "heartbeat.interval.ms": min(session_timeout_ms // 6, 3_000),

@@ -159,6 +159,7 @@ class Dispatcher:
             self._config,
             topic=topics.actions,
             group_id=location.group_id,
+            name=self._writer_id,
             session_timeout_ms=settings.session_timeout_ms,
         )
         exactly_once = settings.guarantee == "exactly-once"

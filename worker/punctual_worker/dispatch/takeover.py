@@ -223,6 +223,7 @@ class Restorer:
     def _committed(self, numbers: list[int]) -> dict[int, Checkpoint | None]:
         """Committed checkpoints, once no transaction that could change them is open."""
         before = self._ask_committed(self._impatient, numbers, seconds=_ASK_SECONDS)
+        self._fence_the_gone(known.writer for known in before.values() if known is not None)
         grace = _GRACE_SECONDS if self._connected else _GRACE_SECONDS + _CONNECT_SECONDS
         try:
             stable = self._ask_committed(self._patient, numbers, seconds=grace)
@@ -243,6 +244,18 @@ class Restorer:
             if place.error is not None:
                 raise KafkaException(place.error)
         return {place.partition: _told(place) for place in found}
+
+    def _fence_the_gone(self, writers: Iterable[str]) -> None:
+        """A former owner that is no member any more may have left a transaction open that only
+        destinations know of: their readers would wait until its time is up."""
+        former = set(writers) - {"", self._policy.writer}
+        if not former:
+            return
+        answers = self._admin.describe_consumer_groups(
+            [self._location.group_id], request_timeout=_ASK_SECONDS
+        )
+        group = answers[self._location.group_id].result(2 * _ASK_SECONDS)
+        self._fence(former - {member.client_id for member in group.members})
 
     def _fence(self, writers: Iterable[str]) -> None:
         for writer in sorted(set(writers) - {"", self._policy.writer}):
