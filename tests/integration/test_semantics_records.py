@@ -19,19 +19,30 @@ FAR = "PT1H"
 # Bytes
 
 
+EVERY_BYTE = bytes(range(256)) + os.urandom(2000)
+UNIQUE_HEADERS = [
+    ("z first", b"1"),
+    ("binary", EVERY_BYTE),
+    ("null", None),
+    ("empty", b""),
+    ("ü ✓", b"\0"),
+    ("X-Scheduler-Deliver-To", b"not ours: names are lower case"),
+]
+
+
+@pytest.mark.parametrize(
+    "user_headers",
+    [
+        [],
+        UNIQUE_HEADERS,
+        [("dup", b"1"), *UNIQUE_HEADERS, ("dup", b"2"), ("dup", b"1")],
+    ],
+    ids=["none", "unique", "repeated"],
+)
 def test_what_is_delivered_is_what_was_sent_byte_for_byte(
-    scheduler: RunningScheduler, out: str
+    scheduler: RunningScheduler, out: str, user_headers: list[tuple[str, bytes | None]]
 ) -> None:
-    every_byte = bytes(range(256)) + os.urandom(2000)
-    user_headers = [
-        ("dup", b"1"),
-        ("binary", every_byte),
-        ("dup", b"2"),
-        ("null", None),
-        ("empty", b""),
-        ("X-Scheduler-Deliver-To", b"not ours: names are lower case"),
-        ("dup", b"1"),
-    ]
+    every_byte = EVERY_BYTE
     request = scheduler.request(
         {"deliver-to": out, "delay": "10ms", "request-id": f"{out}-ü|✓"},
         key=every_byte[::-1],

@@ -71,9 +71,9 @@ def deliver(entry: Entry, *, requests_topic: str, trace: bool) -> Delivery:
 
 
 def _by_name(pairs: actions.Headers) -> dict[str, bytes | None] | actions.Headers:
-    """As a dict, unless a name is repeated or has a zero byte, where the client would cut it."""
+    """As a dict, unless a name is repeated."""
     named = dict(pairs)
-    return pairs if len(named) < len(pairs) or "\0" in "".join(named) else named
+    return named if len(named) == len(pairs) else pairs
 
 
 def entry_of(delivery: Delivery) -> Entry:

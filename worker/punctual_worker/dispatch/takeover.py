@@ -255,7 +255,9 @@ class Restorer:
             [self._location.group_id], request_timeout=_ASK_SECONDS
         )
         group = answers[self._location.group_id].result(2 * _ASK_SECONDS)
-        self._fence(former - {member.client_id for member in group.members})
+        if gone := former - {member.client_id for member in group.members}:
+            _log.info("not in the group any more: %s", ", ".join(sorted(gone)))
+            self._fence(gone)
 
     def _fence(self, writers: Iterable[str]) -> None:
         for writer in sorted(set(writers) - {"", self._policy.writer}):
