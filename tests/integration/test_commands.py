@@ -96,6 +96,10 @@ def test_a_request_is_produced_as_asked_and_where_it_went_is_told(
     assert run("pause", "r1", "--key", "k").stdout.startswith("PAUSE id r1: requested")
     assert run("resume", "r1", "--key", "k").stdout.startswith("RESUME id r1: requested")
     assert run("cancel", "--id", "r1", "--key", "k").stdout.startswith("CANCEL id r1: requested")
+    for unclear in (("cancel",), ("pause", "r1", "--id", "r2")):
+        refused = run(*unclear)
+        assert refused.returncode != 0
+        assert "exactly one of ID and --id ID is wanted" in refused.stderr
     found = consume_committed(broker.bootstrap_servers, topic, 6)
     values = [one.value for one in found if one.key == b"k"]
     assert values == [b"hello", b"from stdin", None, None, None]

@@ -59,6 +59,19 @@ def _delivery_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _of_a_pending_one(command: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        with_settings(*CONNECTION),
+        click.argument("which", metavar="[ID]", required=False),
+        click.option("--id", "request_id", metavar="ID", help="The same as ID."),
+        _KEY_OPTION,
+        _JSON_OPTION,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @click.command()
 @with_settings(*CONNECTION)
 @click.option("--id", "request_id", help="To replace or cancel it later.")
@@ -78,36 +91,41 @@ def replace(settings: Settings, **given: Any) -> None:
 
 
 @click.command()
-@with_settings(*CONNECTION)
-@click.option("--id", "request_id", required=True, help="Which one.")
-@_KEY_OPTION
-@_JSON_OPTION
-def cancel(settings: Settings, *, request_id: str, key: str | None, as_json: bool) -> None:
+@_of_a_pending_one
+def cancel(settings: Settings, **given: Any) -> None:
     """Forget a pending message."""
-    request = cancel_request(request_id, key=None if key is None else key.encode())
-    _send(settings, request, as_json=as_json, told={"action": "CANCEL", "id": request_id})
+    _steer(settings, "CANCEL", cancel_request, **given)
 
 
 @click.command()
-@with_settings(*CONNECTION)
-@click.argument("request_id", metavar="ID")
-@_KEY_OPTION
-@_JSON_OPTION
-def pause(settings: Settings, *, request_id: str, key: str | None, as_json: bool) -> None:
+@_of_a_pending_one
+def pause(settings: Settings, **given: Any) -> None:
     """Hold a pending message back, also when it falls due, until it is resumed."""
-    request = pause_request(request_id, key=None if key is None else key.encode())
-    _send(settings, request, as_json=as_json, told={"action": "PAUSE", "id": request_id})
+    _steer(settings, "PAUSE", pause_request, **given)
 
 
 @click.command()
-@with_settings(*CONNECTION)
-@click.argument("request_id", metavar="ID")
-@_KEY_OPTION
-@_JSON_OPTION
-def resume(settings: Settings, *, request_id: str, key: str | None, as_json: bool) -> None:
+@_of_a_pending_one
+def resume(settings: Settings, **given: Any) -> None:
     """Let a paused message go on; what fell due meanwhile follows its misfire rule."""
-    request = resume_request(request_id, key=None if key is None else key.encode())
-    _send(settings, request, as_json=as_json, told={"action": "RESUME", "id": request_id})
+    _steer(settings, "RESUME", resume_request, **given)
+
+
+def _steer(
+    settings: Settings,
+    action: str,
+    request_of: Callable[..., Request],
+    *,
+    which: str | None,
+    request_id: str | None,
+    key: str | None,
+    as_json: bool,
+) -> None:
+    if (which is None) == (request_id is None):
+        raise PunctualError("Say which one: exactly one of ID and --id ID is wanted.")
+    named = which if which is not None else request_id
+    request = request_of(named, key=None if key is None else key.encode())
+    _send(settings, request, as_json=as_json, told={"action": action, "id": named})
 
 
 def _send_delivery(
