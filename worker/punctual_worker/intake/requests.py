@@ -123,7 +123,10 @@ def _with_headers(records: DataFrame, tag: str) -> DataFrame:
         columns.append((value.isNotNull() | is_null).alias(f"has:{name}"))
     return records.select(
         *("topic", "partition", "offset", "key", "value", "headers", "ts_ms", "request_bytes"),
-        sf.coalesce(sf.col("odd") & _has_unknown_names(), sf.lit(False)).alias("has_unknown"),
+        # Not with `&`: what is in it twice would be worked out for every record, ahead of both.
+        sf.when(sf.col("odd"), sf.coalesce(_has_unknown_names(), sf.lit(False)))
+        .otherwise(sf.lit(False))
+        .alias("has_unknown"),
         "odd",
         sf.concat_ws("/", sf.lit(tag), "partition", "offset").alias("action_key"),
         *columns,
