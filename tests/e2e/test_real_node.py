@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from e2e.conftest import OPERATOR_NAMESPACE, Cluster
+from e2e.timeline import Timeline, watched
 from punctual_worker.contract.topics import TopicNames
 from punctual_worker.local.broker import EmbeddedBroker
 from support.eventually import eventually
@@ -24,6 +25,12 @@ from support.scheduler import at
 Pods = Callable[[str], list[dict[str, Any]]]
 NAME = "reminders"
 PARTS = ("intake", "dispatcher", "console")
+SERVES = {
+    "intake": "taking requests in",
+    "dispatcher": "serving partition",
+    "console": "the view is complete",
+}
+"""What each part writes when it does."""
 USER = 65532
 
 
@@ -57,14 +64,42 @@ def _request(destination: str, value: str, delay: float) -> Record:
 
 
 @pytest.fixture(scope="module")
-def reminders(cluster: Cluster, operator: str, broker: EmbeddedBroker) -> Iterator[Reminders]:
+def timeline(
+    cluster: Cluster, operator: str, broker: EmbeddedBroker, pods_of: Pods
+) -> Iterator[Timeline]:
+    """The Scheduler is applied, and followed until it is ready."""
     kubectl, servers = cluster.kubectl, broker.bootstrap_servers
-    begun = time.monotonic()
-    kubectl.apply(scheduler(NAME, servers, console={"state": "Enabled"}))
-    kubectl.wait_condition(KIND, NAME, "Ready", timeout=240)
-    print(f"\nfrom kubectl apply to Ready: {time.monotonic() - begun:.1f} s")
-    yield Reminders(kubectl, servers)
+    with watched(kubectl) as timeline:
+        kubectl.apply(scheduler(NAME, servers, console={"state": "Enabled"}))
+        timeline.note("Scheduler: applied", time.time())
+        kubectl.wait_condition(KIND, NAME, "ConsoleReady", timeout=240)
+        kubectl.wait_condition(KIND, NAME, "Ready", timeout=240)
+        eventually(lambda: "Scheduler: Ready" in timeline.first, 10)
+    for part, words in SERVES.items():
+        (pod,) = pods_of(part)
+        task = cluster.node.task(pod["metadata"]["uid"], part)
+        timeline.note(f"{part}: process started", task.started())
+        (log,) = (
+            text
+            for name, text in cluster.node.pod_logs(cluster.kubectl.namespace).items()
+            if name.startswith(f"{pod['metadata']['name']}/{part}/")
+        )
+        timeline.read_log(part, log, ready=words)
+    print(f"\n{timeline.text()}")
+    yield timeline
     kubectl.delete(KIND, NAME, wait=True)
+
+
+@pytest.fixture(scope="module")
+def reminders(cluster: Cluster, timeline: Timeline, broker: EmbeddedBroker) -> Reminders:
+    return Reminders(cluster.kubectl, broker.bootstrap_servers)
+
+
+def test_what_is_not_the_workers_own_start_takes_no_longer_than_ten_seconds(
+    timeline: Timeline,
+) -> None:
+    total = timeline.first["Scheduler: Ready"] - timeline.begun
+    assert total - timeline.own_start <= 10
 
 
 def test_a_message_is_delivered(reminders: Reminders) -> None:

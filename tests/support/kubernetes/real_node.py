@@ -7,9 +7,11 @@ route out, no DNS and no kube-proxy. Who needs the API server in a pod is told w
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +54,12 @@ class Task:
         """Fields of /proc/<pid>/status."""
         lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+    def started(self) -> float:
+        """In seconds since 1970, to a hundredth."""
+        after_name = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        since_boot = int(after_name[19]) / os.sysconf("SC_CLK_TCK")
+        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot
 
     def writable_mounts(self) -> set[str]:
         """Where the container can write to a file system that is not the kernel's own."""
