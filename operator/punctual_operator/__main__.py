@@ -1,4 +1,5 @@
-"""`python -m punctual_operator`: settings, metrics, Lease, then the watches, until SIGTERM."""
+"""`punctual-operator`: settings, metrics, Lease, then the watches, until SIGTERM; `check` looks how
+another one does."""
 
 import asyncio
 import contextlib
@@ -19,6 +20,7 @@ from punctual_worker.errors import PunctualError
 from punctual_worker.health import HealthServer
 from punctual_worker.logs import configure_logging
 
+from punctual_operator import check
 from punctual_operator.child_step import ChildStep
 from punctual_operator.clients.kafka import KafkaClusters
 from punctual_operator.clients.kubernetes import Kubernetes
@@ -193,6 +195,8 @@ def main() -> None:
         _quieten(settings.log_level)
         config.load_config()
         namespace = settings.lease_namespace or _own_namespace()
+        if sys.argv[1:]:
+            sys.exit(check.run(sys.argv[1:], settings, namespace=namespace, api=_api_client()))
         operator = Operator(settings, namespace)
         health = HealthServer(
             operator.registry,

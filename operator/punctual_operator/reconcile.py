@@ -18,6 +18,7 @@ from punctual_operator.api.conditions import (
     find_transitions,
 )
 from punctual_operator.api.names import (
+    EXECUTOR,
     FINALIZER,
     PARTS,
     PartName,
@@ -180,6 +181,7 @@ class Reconciler:
     async def _pods(self, scheduler: Scheduler, children: ChildrenOutcome) -> _PodsView:
         """What the workers say; nothing is asked before there are any."""
         by_part: dict[PartName, list[Mapping[str, Any]]] = {part: [] for part in PARTS}
+        executors: list[Mapping[str, Any]] = []
         if any(kind == "Deployment" for kind, _ in children.observed):
             key = SchedulerKey(scheduler.namespace, scheduler.name)
             for pod in await self._kubernetes.list_pods(key):
@@ -188,12 +190,17 @@ class Reconciler:
                     by_part[part].append(pod)
                 elif part in by_part:
                     by_part[part].append({**pod, "status": {**pod.get("status", {}), "podIP": ""}})
+                elif part == EXECUTOR:
+                    executors.append(pod)
         samples: dict[PartName, Mapping[str, Sample]] = {
             "intake": await self._workers.samples(by_part["intake"]),
             "dispatcher": await self._workers.samples(by_part["dispatcher"]),
         }
         silent = [pod for pods in by_part.values() for pod in pods if not is_ready(pod)]
-        return _PodsView(by_part, samples, await self._workers.reasons(silent))
+        reasons = await self._workers.reasons(silent)
+        # nothing can be asked of executors, but why they do not run is why intake does not
+        by_part["intake"] += executors
+        return _PodsView(by_part, samples, reasons)
 
     def _conditions(
         self,

@@ -33,6 +33,15 @@ class Cluster:
     def kubectl(self) -> Kubectl:
         return self.control_plane.kubectl.inside(NAMESPACE)
 
+    @property
+    def api_variables(self) -> list[dict[str, str]]:
+        """For a pod: nobody translates the address of the Service in front of the API server."""
+        host, _, port = self.control_plane.url.removeprefix("https://").rpartition(":")
+        return [
+            {"name": "KUBERNETES_SERVICE_HOST", "value": host},
+            {"name": "KUBERNETES_SERVICE_PORT", "value": port},
+        ]
+
     def logs(self) -> dict[str, str]:
         found = {name: self.node.log(name) for name in ("kubelet", "containerd")}
         for namespace in (OPERATOR_NAMESPACE, NAMESPACE):
@@ -81,38 +90,39 @@ def broker(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The chart, as a user installs it; the name of its Deployment."""
+def helm(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Helm:
     program = find_helm()
     if program is None:
         pytest.skip("helm was not found: install it, the chart's tests need it")
-    control_plane = cluster.control_plane
-    helm = Helm(
-        program, tmp_path_factory.mktemp("helm"), control_plane.kubeconfig, OPERATOR_NAMESPACE
-    )
+    kubeconfig = cluster.control_plane.kubeconfig
+    return Helm(program, tmp_path_factory.mktemp("helm"), kubeconfig, OPERATOR_NAMESPACE)
+
+
+@pytest.fixture(scope="session")
+def operator(cluster: Cluster, helm: Helm) -> Iterator[str]:
+    """The chart, as a user installs it; the name of its Deployment."""
     begun = time.monotonic()
-    values = _values(cluster.images, control_plane.url)
+    values = _values(cluster)
     helm("install", "punctual", str(CHART), "--wait", "--timeout", "150s", values=values)
     print(f"\nhelm install took {time.monotonic() - begun:.1f} s")
     yield "punctual-operator"
     helm("uninstall", "punctual", "--wait")
 
 
-def _values(images: Images, api_url: str) -> dict[str, object]:
+def _values(cluster: Cluster) -> dict[str, object]:
+    images = cluster.images
+
     def local(name: str) -> dict[str, str]:
         repository, _, tag = name.rpartition(":")
         return {"repository": repository, "tag": tag, "pullPolicy": "Never"}
 
-    host, _, port = api_url.removeprefix("https://").rpartition(":")
     return {
         "image": local(images.operator.name),
         "worker": {"image": local(images.worker.name)},
         "operator": {"resyncSeconds": 2},
-        # nobody translates the address of the Service in front of the API server
-        "extraEnv": [
-            {"name": "KUBERNETES_SERVICE_HOST", "value": host},
-            {"name": "KUBERNETES_SERVICE_PORT", "value": port},
-        ],
+        "extraEnv": cluster.api_variables,
+        # nobody translates the name of a Service: `helm test` goes without
+        "metrics": {"service": {"enabled": False}},
     }
 
 

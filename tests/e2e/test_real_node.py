@@ -8,19 +8,18 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from e2e.conftest import OPERATOR_NAMESPACE, Cluster
 from e2e.timeline import Timeline, watched
+from e2e.users import Users, assert_exactly_these, restarts
 from punctual_worker.contract.topics import TopicNames
 from punctual_worker.local.broker import EmbeddedBroker
 from support.eventually import eventually
-from support.kafka import Record, consume_committed, create_topic, produce
-from support.kubernetes.kubectl import Kubectl
+from support.kafka import consume_committed, create_topic
+from support.kubernetes.helm import Helm
 from support.kubernetes.schedulers import KIND, scheduler
-from support.scheduler import at
 
 Pods = Callable[[str], list[dict[str, Any]]]
 NAME = "reminders"
@@ -32,35 +31,6 @@ SERVES = {
 }
 """What each part writes when it does."""
 USER = 65532
-
-
-@dataclass(frozen=True)
-class Reminders:
-    """A Scheduler that is ready, and how to use it."""
-
-    kubectl: Kubectl
-    servers: str
-
-    def schedule(self, destination: str, delays: dict[str, float]) -> dict[str, float]:
-        """Requests by their values; when each is due, in seconds since 1970."""
-        now = time.time()
-        requests = [_request(destination, value, delay) for value, delay in delays.items()]
-        produce(self.servers, TopicNames(NAME).requests, requests)
-        return {value: now + delay for value, delay in delays.items()}
-
-    @property
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kubectl.get(KIND, NAME)["status"]
-        return found
-
-
-def _request(destination: str, value: str, delay: float) -> Record:
-    headers = {"deliver-to": destination, "deliver-at": at(delay), "request-id": value}
-    return Record(
-        value=value.encode(),
-        key=value.encode(),
-        headers=[(f"x-scheduler-{name}", text.encode()) for name, text in headers.items()],
-    )
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +61,8 @@ def timeline(
 
 
 @pytest.fixture(scope="module")
-def reminders(cluster: Cluster, timeline: Timeline, broker: EmbeddedBroker) -> Reminders:
-    return Reminders(cluster.kubectl, broker.bootstrap_servers)
+def reminders(cluster: Cluster, timeline: Timeline, broker: EmbeddedBroker) -> Users:
+    return Users(cluster.kubectl, broker.bootstrap_servers, NAME)
 
 
 def test_what_is_not_the_workers_own_start_takes_no_longer_than_ten_seconds(
@@ -102,7 +72,7 @@ def test_what_is_not_the_workers_own_start_takes_no_longer_than_ten_seconds(
     assert total - timeline.own_start <= 10
 
 
-def test_a_message_is_delivered(reminders: Reminders) -> None:
+def test_a_message_is_delivered(reminders: Users) -> None:
     destination = create_topic(reminders.servers, "first", 2)
     due = reminders.schedule(destination, {"hello": 3})
     (found,) = consume_committed(reminders.servers, destination, 1, timeout=60, settle=1)
@@ -113,7 +83,7 @@ def test_a_message_is_delivered(reminders: Reminders) -> None:
 
 
 def test_pods_are_confined_and_did_not_restart(
-    cluster: Cluster, reminders: Reminders, operator: str, pods_of: Pods
+    cluster: Cluster, reminders: Users, operator: str, pods_of: Pods
 ) -> None:
     there = cluster.kubectl.inside(OPERATOR_NAMESPACE)
     pods = {part: pods_of(part) for part in PARTS} | {"operator": there.list("pods")}
@@ -132,7 +102,7 @@ def test_pods_are_confined_and_did_not_restart(
         assert task.writable_mounts() - given == own, name
 
 
-def test_dispatchers_are_scaled(reminders: Reminders, pods_of: Pods) -> None:
+def test_dispatchers_are_scaled(reminders: Users, pods_of: Pods) -> None:
     begun = time.monotonic()
     reminders.kubectl("scale", f"psched/{NAME}", "--replicas=2")
     eventually(lambda: reminders.status["readyReplicas"] == 2, 120, interval=0.2)
@@ -144,7 +114,7 @@ def test_dispatchers_are_scaled(reminders: Reminders, pods_of: Pods) -> None:
 
 
 def test_a_killed_dispatcher_is_restarted_and_every_message_comes_once(
-    cluster: Cluster, reminders: Reminders, pods_of: Pods
+    cluster: Cluster, reminders: Users, pods_of: Pods
 ) -> None:
     destination = create_topic(reminders.servers, "killed", 2)
     due = reminders.schedule(destination, {f"message {n}": 6 + n / 10 for n in range(200)})
@@ -165,8 +135,12 @@ def test_a_killed_dispatcher_is_restarted_and_every_message_comes_once(
         assert [restarts(pod) for pod in pods_of(part)] == [0]
 
 
+def test_helm_test_finds_the_operator_at_work(helm: Helm, operator: str) -> None:
+    assert "Phase:          Succeeded" in helm("test", "punctual", "--timeout", "90s")
+
+
 def test_a_deleted_scheduler_takes_its_pods_along_and_keeps_its_topics(
-    cluster: Cluster, reminders: Reminders
+    cluster: Cluster, reminders: Users
 ) -> None:
     begun = time.monotonic()
     reminders.kubectl.delete(KIND, NAME, wait=True)
@@ -176,20 +150,3 @@ def test_a_deleted_scheduler_takes_its_pods_along_and_keeps_its_topics(
     assert len(consume_committed(reminders.servers, TopicNames(NAME).requests)) == 221
     (pod,) = cluster.kubectl.inside(OPERATOR_NAMESPACE).list("pods")
     assert restarts(pod) == 0
-
-
-def assert_exactly_these(reminders: Reminders, destination: str, due: dict[str, float]) -> None:
-    """Each once, none before its time."""
-    found = consume_committed(reminders.servers, destination, len(due), timeout=120, settle=3)
-    assert sorted(_text(record) for record in found) == sorted(due)
-    late = [record.timestamp_ms / 1000 - due[_text(record)] for record in found]
-    print(f"\n{len(found)} messages, at most {max(late) * 1000:.0f} ms late")
-    assert min(late) >= -0.001
-
-
-def _text(record: Record) -> str:
-    return (record.value or b"").decode()
-
-
-def restarts(pod: dict[str, Any]) -> int:
-    return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", []))

@@ -109,6 +109,9 @@ def watched(kubectl: Kubectl) -> Iterator[Timeline]:
             watch.wait()
         for thread in threads:
             thread.join(10)
+        for watch in watches:
+            if watch.stdout is not None:
+                watch.stdout.close()
 
 
 def _follow(watch: "subprocess.Popen[str]", timeline: Timeline) -> None:

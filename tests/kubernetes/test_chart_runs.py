@@ -97,7 +97,9 @@ def test_the_rights_for_all_namespaces_are_enough(
     broker: EmbeddedBroker,
     app_id: str,
 ) -> None:
-    values = operator_values(live_namespace)
+    # nobody translates a Service's name here
+    values = operator_values(live_namespace, metrics={"service": {"enabled": False}})
     cluster_helm("install", live_namespace, str(CHART), "--wait", values=values)
+    assert "Phase:          Succeeded" in cluster_helm("test", live_namespace, "--timeout", "90s")
     bring_up(kubectl.inside(watched), app_id, broker, node=node, home=live_namespace)
     cluster_helm("uninstall", live_namespace)

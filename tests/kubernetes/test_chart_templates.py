@@ -47,6 +47,7 @@ def test_by_default_there_is_the_operator_with_its_rights_and_nothing_optional(
         "ClusterRoleBinding/punctual-operator",
         "CustomResourceDefinition/schedulers.punctual.dev",
         "Deployment/punctual-operator",
+        "Pod/punctual-operator-test",
         "Role/punctual-operator-lease",
         "RoleBinding/punctual-operator-lease",
         "Service/punctual-operator-metrics",
@@ -297,6 +298,32 @@ def test_monitoring_objects_carry_the_labels_that_prometheus_and_grafana_select_
     assert dashboard["metadata"]["annotations"] == {"folder": "Kafka"}
     original = json.loads((CHART / "files" / "dashboard.json").read_text())
     assert json.loads(dashboard["data"]["punctual.json"]) == original
+
+
+def test_the_test_pod_is_the_operators_image_and_account_and_nobody_takes_it_for_an_operator(
+    helm: Helm, default: list[Manifest], everything: list[Manifest]
+) -> None:
+    test, deployment = the(default, "Pod"), the(default, "Deployment")
+    assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    template = deployment["spec"]["template"]
+    for name in ("serviceAccountName", "securityContext"):
+        assert test["spec"][name] == template["spec"][name]
+    (container,) = test["spec"]["containers"]
+    own = container_of(deployment)
+    for name in ("image", "imagePullPolicy", "securityContext", "volumeMounts"):
+        assert container[name] == own[name]
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    assert not selector.items() <= test["metadata"]["labels"].items()
+    assert container["command"] == ["punctual-operator", "check"]
+    service = the(default, "Service")["metadata"]["name"]
+    assert container["args"] == [f"http://{service}.default.svc:8080"]
+    # what cannot be reached is not asked: the Lease tells enough
+    for values in (
+        {"metrics": {"service": {"enabled": False}}},
+        {"networkPolicy": {"enabled": True, "from": [{"podSelector": {}}]}},
+    ):
+        assert "args" not in the(helm.render(values), "Pod")["spec"]["containers"][0]
+    assert "args" in the(everything, "Pod")["spec"]["containers"][0]
 
 
 def test_names_follow_the_release_and_stay_short(helm: Helm) -> None:

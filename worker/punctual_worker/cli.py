@@ -9,7 +9,7 @@ from punctual_worker.commands.console import console
 from punctual_worker.commands.jobs import job
 from punctual_worker.commands.listing import completion, list_pending, show
 from punctual_worker.commands.local import broker, demo, up
-from punctual_worker.commands.parts import dispatcher, intake
+from punctual_worker.commands.parts import dispatcher, executor, intake
 from punctual_worker.commands.topics import topics
 from punctual_worker.commands.watch import watch
 from punctual_worker.errors import PunctualError
@@ -46,6 +46,7 @@ for command in (
     topics,
     intake,
     dispatcher,
+    executor,
     schedule,
     replace,
     cancel,

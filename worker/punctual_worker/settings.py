@@ -89,7 +89,8 @@ class Settings(BaseModel):
     intake_batch_seconds: int = Field(300, ge=1, le=3600)
     """Length of a real-time batch. Each batch end costs a pause of about 0.4 s, so: long."""
     intake_master: str = ""
-    """Spark master; empty means this process with a slot for each request partition."""
+    """Spark master; empty means this process with a slot for each request partition, `k8s` executor
+    pods in the cluster that this pod is in."""
     destinations: CommaSeparated = ()
     """Topics that may be delivered to, `*` as wildcard; empty means any but our own."""
     sources: Annotated[dict[str, Dialect], BeforeValidator(_pairs)] = {}

@@ -24,6 +24,8 @@ APPLIED_HASH: Final = f"{GROUP}/applied-hash"
 
 PartName = Literal["intake", "dispatcher", "console"]
 PARTS: Final[tuple[PartName, ...]] = ("intake", "dispatcher", "console")
+EXECUTOR: Final = "executor"
+"""Component of the pods that Spark makes for intake."""
 HTTP_PORT: Final = 8080
 
 Fingerprint = NewType("Fingerprint", str)

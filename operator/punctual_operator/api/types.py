@@ -124,7 +124,7 @@ class Executors(_Model):
     instances: int
     cores: int
     memory_mebibytes: int = 1024
-    image: str
+    image: str | None = None
 
 
 class Source(_Model):

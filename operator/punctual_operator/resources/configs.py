@@ -60,30 +60,11 @@ def _intake_settings(scheduler: Scheduler) -> dict[str, Any]:
         settings["destinations"] = list(spec.destinations)
     if spec.intake.sources:
         settings["sources"] = {one.topic: _DIALECTS[one.dialect] for one in spec.intake.sources}
-    spark = _executor_properties(scheduler) | spec.intake.spark_properties
-    if spark:
-        settings["spark"] = spark
+    if spec.intake.spark_properties:
+        settings["spark"] = dict(spec.intake.spark_properties)
     if spec.intake.executors is not None:
-        settings["intake_master"] = "k8s://https://kubernetes.default.svc"
+        settings["intake_master"] = "k8s"
     return settings
-
-
-def _executor_properties(scheduler: Scheduler) -> dict[str, str]:
-    executors = scheduler.spec.intake.executors
-    if executors is None:
-        return {}
-    account = scheduler.spec.pod_template.service_account_name or scheduler.name
-    return {
-        "spark.submit.deployMode": "client",
-        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 executors connect to the driver
-        "spark.executor.instances": str(executors.instances),
-        "spark.executor.cores": str(executors.cores),
-        "spark.executor.memory": f"{executors.memory_mebibytes}m",
-        "spark.kubernetes.namespace": scheduler.namespace,
-        "spark.kubernetes.container.image": executors.image,
-        "spark.kubernetes.authenticate.serviceAccountName": account,
-        "spark.kubernetes.executor.podNamePrefix": part_name(scheduler.name, "intake"),
-    }
 
 
 def _dispatcher_settings(scheduler: Scheduler) -> dict[str, Any]:

@@ -21,12 +21,12 @@ CONFIG_DIR: Final = "/etc/punctual"
 DATA_DIR: Final = "/var/lib/punctual"
 _GROUP: Final = 65532
 """Group of mounted volumes: whoever the image runs as may write to them."""
-_POD_SECURITY: Final = {
+POD_SECURITY: Final = {
     "runAsNonRoot": True,
     "fsGroup": _GROUP,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-_CONTAINER_SECURITY: Final = {
+CONTAINER_SECURITY: Final = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "readOnlyRootFilesystem": True,
@@ -70,7 +70,7 @@ def build_pod_template(
         "automountServiceAccountToken": pods.automount_token,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
-        "securityContext": {**_POD_SECURITY, **template.pod_security_context},
+        "securityContext": {**POD_SECURITY, **template.pod_security_context},
         "containers": [_container(scheduler, pods, defaults)],
         "volumes": [
             {"name": "config", "configMap": {"name": part_name(scheduler.name, pods.part)}},
@@ -104,9 +104,9 @@ def _container(scheduler: Scheduler, pods: PartPods, defaults: Defaults) -> dict
         # The first answer may take a while (Spark); after that a worker that is silent is dead.
         "startupProbe": _probe("/livez", period=1, failures=180),
         "livenessProbe": _probe("/livez", period=10, failures=6),
-        "readinessProbe": _probe("/readyz", period=2, failures=2),
+        "readinessProbe": _probe("/readyz", period=1, failures=3),
         "resources": _resources(pods),
-        "securityContext": {**_CONTAINER_SECURITY, **template.security_context},
+        "securityContext": {**CONTAINER_SECURITY, **template.security_context},
         # so that the status of a Scheduler can tell why a worker ended
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [

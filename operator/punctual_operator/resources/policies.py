@@ -25,13 +25,13 @@ def build_disruption_budget(scheduler: Scheduler) -> dict[str, Any]:
 
 
 def build_network_policies(scheduler: Scheduler) -> list[dict[str, Any]]:
-    """Only the port for metrics, probes and console; executors may also reach their driver."""
+    """The port for metrics, probes and console; Spark's driver and executors reach each other."""
     if scheduler.spec.network_policy == "Disabled":
         return []
     ingress: list[dict[str, Any]] = [{"ports": [{"protocol": "TCP", "port": HTTP_PORT}]}]
     if scheduler.spec.intake.executors is not None:
-        executors = {"matchLabels": {"spark-role": "executor"}}
-        ingress.append({"from": [{"podSelector": executors}]})
+        own = {"matchLabels": {SCHEDULER_LABEL: scheduler.name}}
+        ingress.append({"from": [{"podSelector": own}]})
     return [
         build_object(
             scheduler,

@@ -21,16 +21,20 @@ class Workload:
 
 
 def build_config_map(
-    scheduler: Scheduler, pods: PartPods, settings: dict[str, Any]
+    scheduler: Scheduler,
+    pods: PartPods,
+    settings: dict[str, Any],
+    *,
+    others: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The part's settings; nothing secret is in them."""
+    """The part's settings, and other files beside them; nothing secret is in them."""
     return build_object(
         scheduler,
         api_version="v1",
         kind="ConfigMap",
         name=part_name(scheduler.name, pods.part),
         part=pods.part,
-        body={"data": {CONFIG_FILE: config_text(settings)}},
+        body={"data": {CONFIG_FILE: config_text(settings), **(others or {})}},
     )
 
 

@@ -1,12 +1,11 @@
 """What should exist for a Scheduler, as whole objects."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
-from punctual_operator.api.names import PARTS, PartName
+from punctual_operator.api.names import CONFIG_HASH, PARTS, SCHEDULER_LABEL, PartName
 from punctual_operator.api.types import Scheduler
 from punctual_operator.resources.children import build_children
 from punctual_operator.resources.configs import config_text, part_settings
@@ -179,8 +178,9 @@ def test_executors_make_intake_a_driver_that_tells_where_it_is(make_scheduler: M
         networkPolicy="Enabled",
     )
     children = build(scheduler)
-    settings = part_settings(scheduler, "intake")
-    assert settings["intake_master"].startswith("k8s://")
+    files = children["ConfigMap", "demo-intake"]["data"]
+    settings = yaml.safe_load(files["config.yaml"])
+    assert settings["intake_master"] == "k8s"
     assert settings["spark"]["spark.executor.cores"] == "4"
     assert settings["spark"]["spark.kubernetes.namespace"] == "team"
     spec = pod(children, "intake")["spec"]
@@ -188,7 +188,60 @@ def test_executors_make_intake_a_driver_that_tells_where_it_is(make_scheduler: M
     assert spec["automountServiceAccountToken"] is True
     assert "SPARK_LOCAL_HOSTNAME" in [each["name"] for each in spec["containers"][0]["env"]]
     assert ("ServiceAccount", "demo") not in children
-    assert "spark-role" in json.dumps(children["NetworkPolicy", "demo"])
+    rules = children["NetworkPolicy", "demo"]["spec"]["ingress"]
+    assert {"from": [{"podSelector": {"matchLabels": {SCHEDULER_LABEL: "demo"}}}]} in rules
+
+
+def test_executor_pods_are_as_confined_as_the_others_and_have_no_rights(
+    make_scheduler: Make,
+) -> None:
+    scheduler = make_scheduler(
+        intake={
+            "executors": {"instances": 2, "cores": 4},
+            "sparkProperties": {"spark.kubernetes.executor.request.cores": "1"},
+        },
+        podTemplate={
+            "serviceAccountName": "spark",
+            "imagePullPolicy": "Always",
+            "labels": {"team": "a"},
+            "nodeSelector": {"disk": "fast"},
+            "extraVolumes": [{"name": "ca", "emptyDir": {}}],
+            "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
+        },
+    )
+    children = build(scheduler)
+    files = children["ConfigMap", "demo-intake"]["data"]
+    spark = yaml.safe_load(files["config.yaml"])["spark"]
+    assert spark["spark.kubernetes.container.image"] == "worker:1"
+    assert spark["spark.kubernetes.container.image.pullPolicy"] == "Always"
+    assert spark["spark.kubernetes.executor.request.cores"] == "1"
+    assert spark["spark.kubernetes.executor.podTemplateFile"] == "/etc/punctual/executor.yaml"
+    template = yaml.safe_load(files["executor.yaml"])
+    labels = template["metadata"]["labels"]
+    assert labels["team"] == "a"
+    assert labels[SCHEDULER_LABEL] == "demo"
+    for deployment in ("demo-intake", "demo-dispatcher"):
+        selector = children["Deployment", deployment]["spec"]["selector"]["matchLabels"]
+        assert not selector.items() <= labels.items()
+    (container,) = template["spec"]["containers"]
+    own = pod(children, "intake")["spec"]
+    assert template["spec"]["automountServiceAccountToken"] is False
+    assert template["spec"]["securityContext"] == own["securityContext"]
+    assert container["securityContext"] == own["containers"][0]["securityContext"]
+    assert template["spec"]["nodeSelector"] == {"disk": "fast"}
+    assert [mount["name"] for mount in container["volumeMounts"]] == ["tmp", "ca"]
+
+
+def test_a_change_of_how_executors_look_replaces_intake_which_makes_them(
+    make_scheduler: Make,
+) -> None:
+    executors = {"executors": {"instances": 1, "cores": 8}}
+    before, after = (
+        build(make_scheduler(intake=executors, podTemplate={"annotations": {"note": note}}))
+        for note in ("a", "b")
+    )
+    hashes = [pod(one, "intake")["metadata"]["annotations"][CONFIG_HASH] for one in (before, after)]
+    assert hashes[0] != hashes[1]
 
 
 def test_without_a_console_there_is_nothing_of_it(make_scheduler: Make) -> None:

@@ -31,7 +31,7 @@ _HELP: Final = {
     "history": "Whether every event is also written to <app-id>-schedule-history.",
     "intake_mode": "real-time or micro-batch.",
     "intake_batch_seconds": "Length of a real-time batch.",
-    "intake_master": "Spark master; by default this process.",
+    "intake_master": "Spark master; by default this process; k8s in a pod: its own cluster.",
     "destinations": "Topics that may be delivered to, comma-separated, * as wildcard.",
     "sources": "Also take requests from TOPIC, written in DIALECT; repeatable.",
     "horizon_days": "How far ahead a delivery may be asked for.",

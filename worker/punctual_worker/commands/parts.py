@@ -1,4 +1,4 @@
-"""`punctual intake` and `punctual dispatcher`: one part each, until SIGTERM."""
+"""`punctual intake`, `dispatcher` and `executor`: one part each, until SIGTERM."""
 
 import importlib
 import sys
@@ -28,6 +28,12 @@ def intake(settings: Settings) -> None:
 def dispatcher(settings: Settings) -> None:
     """Deliver what is due; several share the work."""
     _run("punctual_worker.dispatch.main", settings)
+
+
+@click.command(hidden=True)
+def executor() -> None:
+    """Run a Spark executor for an intake on Kubernetes, which starts it."""
+    importlib.import_module("punctual_worker.intake.executor").run()
 
 
 def _run(module: str, settings: Settings) -> None:

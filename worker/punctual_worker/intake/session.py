@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ EXPRESSION_CONF: Final = {
 }
 """What the expressions rely on: no zone means UTC, the last of a repeated header counts."""
 
+_KUBERNETES: Final = "k8s"
 _LOOPBACK: Final = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -33,15 +35,21 @@ def intake_dir(settings: Settings) -> Path:
 
 def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str, str]:
     """Spark's settings for intake; what the user gave wins, but for what correctness needs."""
-    java_options = " ".join(
+    # For whoever judges requests: this process, or executors.
+    judging = " ".join(
         (
-            f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
             # What a broken Avro record claims to hold is not to be made room for.
             f"-Dorg.apache.avro.limits.bytes.maxLength={settings.request_max_bytes}",
             f"-Dorg.apache.avro.limits.string.maxLength={settings.request_max_bytes}",
             "-Dorg.apache.avro.limits.collectionItems.maxLength=100000",
             # Belt and braces beside `rarely`: a method too large to compile would be interpreted.
             "-XX:-DontCompileHugeMethods",
+        )
+    )
+    java_options = " ".join(
+        (
+            f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
+            judging,
             # On few cores the serial collector saves memory and threads; nearly all dies young.
             "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= 2 else "-XX:+UseG1GC",
         )
@@ -54,7 +62,7 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
         "spark.sql.warehouse.dir": str(intake_dir(settings) / "warehouse"),
         "spark.driver.memory": "768m",
         "spark.driver.extraJavaOptions": java_options,
-        **(_LOOPBACK if is_local(settings) else {}),
+        **(_LOOPBACK if is_local(settings) else {"spark.executor.extraJavaOptions": judging}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
@@ -64,7 +72,27 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
         # A cache needs no history.
         "spark.sql.streaming.minBatchesToRetain": "10",
         **settings.spark,
+        **(own_cluster(os.environ) if settings.intake_master == _KUBERNETES else {}),
         **EXPRESSION_CONF,
+    }
+
+
+def own_cluster(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where the API server of the cluster is that this pod is in, as every pod is told."""
+    try:
+        host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
+        pod = environment["POD_NAME"]
+    except KeyError as error:
+        raise SessionError(
+            f"intake-master is k8s, but {error.args[0]} is not set: is this a pod? Else give the "
+            "API server as k8s://https://host:port."
+        ) from None
+    return {
+        "spark.master": f"k8s://https://{f'[{host}]' if ':' in host else host}:{port}",
+        # executors are owned by this pod, so that none is left when it is gone, however it went
+        "spark.kubernetes.driver.pod.name": pod,
+        # two drivers, one after the other, must not want pods of the same names
+        "spark.kubernetes.executor.podNamePrefix": pod,
     }
 
 
