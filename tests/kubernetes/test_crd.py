@@ -55,7 +55,7 @@ SASL = {"mechanism": "ScramSha512", "credentialsSecretRef": {"name": "kafka-user
         {"destinations": ["orders-*", "reminders"], "horizonDays": 400},
         {"intake": {"sources": [{"topic": "old.schedules", "dialect": "KmsAvro"}]}},
         {
-            "intake": {"executors": {"instances": 2, "cores": 1, "image": "spark:4.2.0"}},
+            "intake": {"executors": {"instances": 2, "cores": 1}},
             "podTemplate": {"serviceAccountName": "spark"},
         },
         {

@@ -18,8 +18,10 @@ def documents(path: Path) -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all(path.read_text()) if each]
 
 
-def test_there_are_the_three_that_people_begin_with() -> None:
-    assert [path.stem for path in EXAMPLES] == ["minimal", "production", "scram-and-tls"]
+def test_there_are_those_that_people_begin_with() -> None:
+    assert [path.stem for path in EXAMPLES] == [
+        *("minimal", "production", "scram-and-tls", "spark-executors"),
+    ]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

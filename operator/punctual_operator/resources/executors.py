@@ -33,6 +33,8 @@ def executor_properties(scheduler: Scheduler, *, defaults: Defaults) -> dict[str
         "spark.kubernetes.container.image": executors.image or template.image or defaults.image,
         "spark.kubernetes.executor.podTemplateFile": f"{CONFIG_DIR}/{TEMPLATE_FILE}",
         "spark.kubernetes.executor.podTemplateContainerName": _CONTAINER,
+        # after one was killed Spark would make the next with one slot: too few, perhaps for ever
+        "spark.kubernetes.allocation.recoveryMode.enabled": "false",
         # what none of ours has: if Spark does not look after it, intake needs fewer rights
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",

@@ -12,6 +12,8 @@ from punctual_worker.errors import PunctualError
 from punctual_worker.settings import Settings
 
 _SPARE_SLOTS: Final = 1
+_PATIENCE_SECONDS: Final = 300.0
+"""For executors, whose pods may wait for a node and an image."""
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 EXPRESSION_CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -106,8 +108,11 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
     for name, value in spark_conf(settings, jars=jars, slots=slots).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    available = _slots(session, request_partitions, patience=0 if is_local(settings) else 60)
-    if settings.intake_mode == "real-time" and available < request_partitions:
+    if settings.intake_mode != "real-time":
+        return session
+    patience = 0.0 if is_local(settings) else _PATIENCE_SECONDS
+    available = _slots(session, request_partitions, patience=patience)
+    if available < request_partitions:
         session.stop()
         raise SessionError(
             f"Spark has {available} task slots and the topics with requests {request_partitions} "
@@ -126,11 +131,19 @@ def is_local(settings: Settings) -> bool:
 def _slots(session: SparkSession, wanted: int, *, patience: float) -> int:
     """Task slots; the executors of a cluster need a while to register."""
     deadline = time.monotonic() + patience
-    while (found := session.sparkContext.defaultParallelism) < wanted:
+    while (found := _registered_slots(session)) < wanted:
         if time.monotonic() > deadline:
             break
         time.sleep(0.2)
-    return int(found)
+    return found
+
+
+def _registered_slots(session: SparkSession) -> int:
+    """The default parallelism would not do: on a cluster it is never less than two."""
+    sc: Any = session.sparkContext
+    context = sc._jsc.sc()  # noqa: SLF001 PySpark does not tell otherwise
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    return int(context.maxNumConcurrentTasks(profile))
 
 
 def is_stopped(spark: SparkSession) -> bool:
