@@ -20,14 +20,14 @@ NAME = "wide"
 EXECUTORS = "app.kubernetes.io/component=executor"
 
 
-def _objects(cluster: Cluster, servers: str) -> list[dict[str, Any]]:
+def _objects(cluster: Cluster, servers: str, name: str = NAME) -> list[dict[str, Any]]:
     """The example, made small enough for this machine."""
     objects = [each for each in yaml.safe_load_all(EXAMPLE.read_text()) if each]
     for each in objects:
         if each["kind"] == "RoleBinding":
             each["subjects"][0]["namespace"] = NAMESPACE
         if each["kind"] == "Scheduler":
-            each["metadata"]["name"] = NAME
+            each["metadata"]["name"] = name
             small = {
                 "kafka": {"bootstrapServers": [servers]},
                 "topics": {"requests": {"partitions": 2}, "actions": {"partitions": 1}},
@@ -103,6 +103,26 @@ def test_a_killed_executor_is_replaced_and_every_message_comes_once(
     eventually(others, 120, interval=0.2)
     print(f"\na killed executor was replaced after {time.monotonic() - killed:.1f} s")
     assert_exactly_these(users, destination, due)
+
+
+def test_a_right_that_the_account_lacks_is_told(
+    cluster: Cluster, operator: str, broker: EmbeddedBroker
+) -> None:
+    kubectl, name = cluster.kubectl, "rightless"
+    (one,) = (
+        each
+        for each in _objects(cluster, broker.bootstrap_servers, name)
+        if each["kind"] == "Scheduler"
+    )
+    one["spec"]["podTemplate"]["serviceAccountName"] = "default"
+    kubectl.apply(one)
+
+    def told() -> str:
+        return str(kubectl.condition(KIND, name, "IntakeReady").get("message"))
+
+    eventually(lambda: "forbidden" in told().lower(), 120, told, interval=0.2)
+    print(f"\n{told()}")
+    kubectl.delete(KIND, name, wait=True)
 
 
 def test_nothing_of_it_stays(cluster: Cluster, users: Users) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from punctual_worker.errors import PunctualError
 from punctual_worker.settings import Settings
 
 _SPARE_SLOTS: Final = 1
+_REASON_CHARS: Final = 500
 _PATIENCE_SECONDS: Final = 300.0
 """For executors, whose pods may wait for a node and an image."""
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
@@ -107,7 +109,10 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
     builder = SparkSession.builder
     for name, value in spark_conf(settings, jars=jars, slots=slots).items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except Py4JJavaError as error:
+        raise SessionError(f"Spark cannot be started: {_root(error.java_exception)}") from error
     if settings.intake_mode != "real-time":
         return session
     patience = 0.0 if is_local(settings) else _PATIENCE_SECONDS
@@ -126,6 +131,13 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
 def is_local(settings: Settings) -> bool:
     """Whether the tasks run in the JVM of this process."""
     return not settings.intake_master or settings.intake_master.startswith("local")
+
+
+def _root(exception: Any) -> str:
+    """What is at the bottom of an exception of the JVM: a right that is lacking, an address."""
+    while (cause := exception.getCause()) is not None:
+        exception = cause
+    return " ".join(str(exception.getMessage() or exception).split())[:_REASON_CHARS]
 
 
 def _slots(session: SparkSession, wanted: int, *, patience: float) -> int:
