@@ -123,6 +123,8 @@ def test_a_right_that_the_account_lacks_is_told(
     eventually(lambda: "forbidden" in told().lower(), 120, told, interval=0.2)
     print(f"\n{told()}")
     kubectl.delete(KIND, name, wait=True)
+    own = f"app.kubernetes.io/instance={name}"
+    eventually(lambda: not kubectl.list("pods", selector=own), 60, interval=0.2)
 
 
 def test_nothing_of_it_stays(cluster: Cluster, users: Users) -> None:
