@@ -124,6 +124,44 @@ def test_what_a_killed_one_left_open_in_a_destination_holds_no_reader_up(
         left_open.commit_transaction(10)
 
 
+def test_one_that_was_fenced_by_mistake_goes_on_where_it_was(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher, app_id: str
+) -> None:
+    dispatcher = new_dispatcher().start()
+    name = (dispatcher.folder / "dispatcher" / app_id / "instance").read_text()
+    for round_number in range(3):
+        for transactional_id in (f"{app_id}-dispatcher-{name}", f"{app_id}-dispatcher-{name}-2"):
+            stranger = Producer(
+                {
+                    "bootstrap.servers": log.bootstrap_servers,
+                    "transactional.id": transactional_id,
+                }
+            )
+            stranger.init_transactions(30)
+        due = now_ms()
+        log.write(*(log.record(to=destination, due_ms=due, value=b"%d" % i) for i in range(20)))
+        expected = 20 * (round_number + 1)
+        delivered = consume_committed(log.bootstrap_servers, destination, expected, settle=0.5)
+        assert len(delivered) == expected
+    assert Counter(r.value for r in delivered) == Counter({b"%d" % i: 3 for i in range(20)})
+    assert dispatcher.metric("punctual_turns_failed_total") >= 3
+    assert "starting over" not in dispatcher.log()
+
+
+def test_one_that_hands_partitions_over_alive_is_not_taken_for_gone(
+    log: ActionLog, destination: str, new_dispatcher: NewDispatcher
+) -> None:
+    first = new_dispatcher("d1").start()
+    log.write(*(log.record(to=destination, due_ms=now_ms(), value=b"%d" % i) for i in range(50)))
+    assert len(consume_committed(log.bootstrap_servers, destination, 50)) == 50
+    second = new_dispatcher("d2").start()
+    eventually(lambda: "serving 2" in first.readiness()[1], 30, first.readiness)
+    eventually(lambda: "serving 2" in second.readiness()[1], 30, second.readiness)
+    assert "not in the group any more" not in second.log()
+    first.stop()
+    eventually(lambda: "not in the group any more" in second.log(), 30, second.log)
+
+
 def test_one_that_was_stopped_and_comes_back_repeats_nothing(
     log: ActionLog, destination: str, new_dispatcher: NewDispatcher
 ) -> None:

@@ -7,6 +7,8 @@ from punctual_worker.dispatch.deliveries import deliver, pack
 from punctual_worker.dispatch.entries import Entry
 from punctual_worker.dispatch.table import Changes, Stretch
 
+_MOST = 3
+
 
 class MemoryTable:
     """`Table` of the dispatcher, on a sorted list."""
@@ -28,20 +30,18 @@ class MemoryTable:
         return self._rows.get(order)
 
     def read(self, *, start: bytes, until: bytes, most: int, most_bytes: int) -> Stretch:
-        orders: list[bytes] = []
-        rows: list[bytes] = []
-        end = until
-        for order in self._orders[
-            bisect_left(self._orders, start) : bisect_left(self._orders, until)
-        ]:
-            if len(orders) >= most:
-                end = orders[-1] + b"\0"
-                break
-            row = self._rows[order]
-            if row is not None:
-                orders.append(order)
-                rows.append(pack(deliver(row, requests_topic="requests", trace=False)))
-        return Stretch(orders, rows, end)
+        first, last = bisect_left(self._orders, start), bisect_left(self._orders, until)
+        # A few at a time, marks among them, so that worlds of some dozen rows see many stretches,
+        # and some with nothing in them.
+        looked_at = self._orders[first : min(last, first + most, first + _MOST)]
+        orders = [order for order in looked_at if self._rows[order] is not None]
+        rows = [
+            pack(deliver(row, requests_topic="requests", trace=False))
+            for row in map(self._rows.get, orders)
+            if row is not None
+        ]
+        is_all = first + len(looked_at) >= last
+        return Stretch(orders, rows, until if is_all else looked_at[-1] + b"\0")
 
     def first_after(self, order: bytes) -> bytes | None:
         index = bisect_right(self._orders, order)

@@ -167,23 +167,23 @@ class _AheadSkipsWhatIsLeft(ReadAhead):
 class _AheadTakesAllForPlain(ReadAhead):
     """Arms no next fire, and delivers what has expired."""
 
-    def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
+    def plain_run(self, until: bytes, most: int, *, most_bytes: int, after: bytes) -> Run:
         self._odd.clear()
-        return super().plain_run(until, most, after=after)
+        return super().plain_run(until, most, most_bytes=most_bytes, after=after)
 
 
 class _AheadBeginsAgain(ReadAhead):
     """Gives what it gave before in the same turn."""
 
-    def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
-        return super().plain_run(until, most, after=b"")
+    def plain_run(self, until: bytes, most: int, *, most_bytes: int, after: bytes) -> Run:
+        return super().plain_run(until, most, most_bytes=most_bytes, after=b"")
 
 
 class _AheadForgetsWhatWasAmongTheFired(ReadAhead):
     """Moves over one more than it gives."""
 
-    def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
-        run = super().plain_run(until, most, after=after)
+    def plain_run(self, until: bytes, most: int, *, most_bytes: int, after: bytes) -> Run:
+        run = super().plain_run(until, most, most_bytes=most_bytes, after=after)
         return run._replace(deliveries=run.deliveries[:-1]) if len(run.deliveries) > 1 else run
 
 

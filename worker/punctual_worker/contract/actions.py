@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
 from punctual_worker.contract import headers as names
+from punctual_worker.contract.times import FIRST_MS, LAST_MS
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -179,7 +180,10 @@ def decode_plan(raw: bytes) -> Plan:
         if not nothing_unusual or len(fields) != _FIELDS_BEFORE or fields[0] != _VERSION:
             return _decode_any_plan(raw)
         _, verb, due, destination = fields
-        known = (VERBS[verb.decode()], int(due or 0), destination.decode(), request_id.decode())
+        due_ms = int(due or 0)
+        if not FIRST_MS <= due_ms <= LAST_MS:
+            raise ValueError(due)
+        known = (VERBS[verb.decode()], due_ms, destination.decode(), request_id.decode())
         return tuple.__new__(Plan, known + _UNUSUAL)  # half the time of Plan's own constructor
     except (ValueError, KeyError) as error:
         raise InvalidPlanError(f"not a plan: {raw[:200]!r}") from error
@@ -206,19 +210,26 @@ def _decode_any_plan(raw: bytes) -> Plan:
         raise InvalidPlanError(f"plan version {version!r}, want {PLAN_VERSION!r}")
     return Plan(
         verb=VERBS[verb],
-        due_ms=int(due) if due else 0,
+        due_ms=_moment(due) or 0,
         destination=destination,
         request_id=request_id,
         partition=int(partition) if partition else None,
-        expires_ms=int(expires) if expires else None,
+        expires_ms=_moment(expires),
         flags=flags,
         attempt=int(attempt) if attempt else 0,
-        scheduled_for_ms=int(scheduled_for) if scheduled_for else None,
+        scheduled_for_ms=_moment(scheduled_for),
         source=source,
         misfire=misfire,
         cron=cron,
         timezone=timezone,
     )
+
+
+def _moment(text: str) -> int | None:
+    moment = int(text) if text else None
+    if moment is not None and not FIRST_MS <= moment <= LAST_MS:
+        raise ValueError(text)
+    return moment
 
 
 class Coordinates(NamedTuple):

@@ -6,6 +6,9 @@ from functools import lru_cache
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST_MS: Final = -62_135_596_800_000
+LAST_MS: Final = 253_402_300_799_999
+"""The beginning of year 1 and the end of year 9999: what every date library can hold."""
 _UNITS_MS: Final = {
     "ms": 1,
     "s": 1_000,

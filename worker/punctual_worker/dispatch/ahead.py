@@ -8,15 +8,15 @@ list costs next to nothing, and filled without a look at each message.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Set
-from operator import itemgetter
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from punctual_worker.dispatch.deliveries import (
     DESTINATION,
-    VALUE,
-    WAY,
     Delivery,
     destination_of,
+    is_odd,
+    row_bytes,
     unpack,
 )
 from punctual_worker.dispatch.entries import Entry
@@ -24,7 +24,6 @@ from punctual_worker.dispatch.table import Changes, Table
 
 _CHUNK: Final = 500
 _CHUNK_BYTES: Final = 4 * 1024 * 1024
-_VALUE_OF: Final = itemgetter(VALUE)
 _MANY: Final = 100
 """So many new rows inside the window are read from the table again rather than sorted in."""
 
@@ -35,7 +34,7 @@ class Run(NamedTuple):
     deliveries: list[Delivery]
     last: bytes
     """Order key of the last one."""
-    value_bytes: int
+    row_bytes: int
     destinations: Set[str]
     """All of theirs, and perhaps some others."""
 
@@ -56,7 +55,7 @@ class ReadAhead:
         self._destinations: set[str] = set()
         """Of all in the window, and perhaps of some that were."""
         self.bytes = 0
-        """Of the values in the window."""
+        """Of the window's rows: what its messages take in memory."""
 
     def __len__(self) -> int:
         return len(self._orders)
@@ -67,25 +66,23 @@ class ReadAhead:
         return self._orders[0] if self._orders else None
 
     def extend(self, *, until: bytes, most: int = _CHUNK) -> bool:
-        """Read a little further, not beyond `until`; whether that found anything."""
+        """Read a little further, not beyond `until`; whether there was anything left to read."""
         if self._end >= until:
             return False
         orders, rows, self._end = self._table.read(
             start=self._end, until=until, most=most, most_bytes=_CHUNK_BYTES
         )
         deliveries = unpack(rows)
-        sizes = [len(value or b"") for value in map(_VALUE_OF, deliveries)]
+        sizes = list(map(len, rows))
         self._orders += orders
         self._deliveries += deliveries
         self._sizes += sizes
         self.bytes += sum(sizes)
         self._destinations.update(map(destination_of, deliveries))
         self._odd += [
-            order
-            for order, delivery in zip(orders, deliveries, strict=True)
-            if delivery[WAY] is not None
+            order for order, delivery in zip(orders, deliveries, strict=True) if is_odd(delivery)
         ]
-        return bool(orders)
+        return bool(orders) or self._end < until  # marks alone are no end
 
     def due(self, until: bytes, *, after: bytes) -> Iterator[tuple[bytes, Delivery]]:
         """What stands after `after` and before `until`, in order; read from the table where the
@@ -101,17 +98,22 @@ class ReadAhead:
             if not self.extend(until=until):
                 return
 
-    def plain_run(self, until: bytes, most: int, *, after: bytes) -> Run:
+    def plain_run(self, until: bytes, most: int, *, most_bytes: int, after: bytes) -> Run:
         """The first ones of the window after `after`, up to an odd one, or `until`."""
         odd = bisect_right(self._odd, after)
         if odd < len(self._odd):
             until = min(self._odd[odd], until)
         start = bisect_right(self._orders, after)
         end = min(bisect_left(self._orders, until), start + most)
+        sizes = self._sizes[start:end]
+        total = sum(sizes)
+        if total > most_bytes:
+            fitting = bisect_right(list(accumulate(sizes)), most_bytes)
+            end, total = start + fitting, sum(sizes[:fitting])
         return Run(
             self._deliveries[start:end],
             self._orders[end - 1] if end > start else after,
-            sum(self._sizes[start:end]),
+            total,
             self._destinations,
         )
 
@@ -134,13 +136,14 @@ class ReadAhead:
 
     def _insert(self, order: bytes, entry: Entry) -> None:
         delivery = self._render(entry)
+        size = row_bytes(delivery)
         index = bisect_left(self._orders, order)
         self._orders.insert(index, order)
         self._deliveries.insert(index, delivery)
-        self._sizes.insert(index, entry.value_bytes)
+        self._sizes.insert(index, size)
         self._destinations.add(delivery[DESTINATION])
-        self.bytes += entry.value_bytes
-        if delivery[WAY] is not None:
+        self.bytes += size
+        if is_odd(delivery):
             self._odd.insert(bisect_left(self._odd, order), order)
 
     def _drop(self, order: bytes) -> None:

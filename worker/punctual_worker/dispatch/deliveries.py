@@ -27,8 +27,9 @@ HEADERS: Final = 3
 WANTED_MS: Final = 4
 """When the user wants it, which may differ from when it is due."""
 WAY: Final = 5
-"""None if nothing but the destination decides about the message; else partition and place: the
-hash that chooses the partition, where neither a number nor the record's key does."""
+"""None if nothing but the destination decides about the message and its key about the partition;
+a number if the partition is chosen by this hash instead; else, for whatever is decided one by one,
+a tuple of partition and hash, either of which may be None."""
 REQUEST_ID: Final = 6
 _REST: Final = 7
 
@@ -57,14 +58,14 @@ def deliver(entry: Entry, *, requests_topic: str, trace: bool) -> Delivery:
             sent.append((headers.REQUEST_ID, request_id.encode()))
         sent.append((headers.SCHEDULED_FOR, _written_ms(wanted_ms)))
         sent.append((headers.SOURCE, source_of(entry, requests_topic)))
-    plain = partition is None and expires_ms is None and place is None and not plan.cron
+    plain = partition is None and expires_ms is None and not plan.cron
     return [
         destination,
         value,
         user_key,
         _by_name(sent),
         wanted_ms,
-        None if plain else (partition, place),
+        place if plain else (partition, place),
         request_id,
         ormsgpack.packb((key, tuple(plan), its_headers)),
     ]
@@ -108,10 +109,23 @@ def unpack(rows: Sequence[bytes]) -> list[Delivery]:
     return found
 
 
+def is_odd(delivery: Delivery) -> bool:
+    """Whether more than its destination decides about it."""
+    return type(delivery[WAY]) is tuple
+
+
+def row_bytes(delivery: Delivery) -> int:
+    """About as many as its row has: the headers are in it twice."""
+    return len(delivery[VALUE] or b"") + 2 * len(delivery[_REST])
+
+
 def _complete(delivery: Delivery) -> None:
     if isinstance(delivery[HEADERS], list):
         delivery[HEADERS] = list(map(tuple, delivery[HEADERS]))
-    delivery[WAY] = None if delivery[WAY] == _PAIRS else tuple(delivery[WAY])
+    if delivery[WAY] == _PAIRS:
+        delivery[WAY] = None
+    elif isinstance(delivery[WAY], list):
+        delivery[WAY] = tuple(delivery[WAY])
 
 
 @lru_cache(maxsize=4096)

@@ -35,11 +35,6 @@ class Entry(NamedTuple):
         """Where it stands in the timetable."""
         return actions.order_key(self.plan.due_ms, self.key)
 
-    @property
-    def value_bytes(self) -> int:
-        """Size of its value."""
-        return len(self.value) if self.value else 0
-
 
 class Rejection(NamedTuple):
     """A request that is not, or not any more, carried out."""

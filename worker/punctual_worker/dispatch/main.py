@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 
 from punctual_worker.dispatch import garbage
 from punctual_worker.dispatch.destinations import Destinations
+from punctual_worker.dispatch.fencing import Fencing
 from punctual_worker.dispatch.group import Group
 from punctual_worker.dispatch.loop import Loop, Parts
 from punctual_worker.dispatch.metrics import DispatchMetrics
@@ -171,6 +172,13 @@ class Dispatcher:
                 self._config,
                 location=location,
                 policy=policy,
+                fencing=Fencing(
+                    self._config,
+                    group_id=location.group_id,
+                    own=self._writer_id,
+                    transaction_timeout_ms=settings.transaction_timeout_ms,
+                ),
+                fences_the_gone=exactly_once,  # others may lack the right, and leave nothing open
                 deliver_if_lost=settings.on_lost_checkpoint == "deliver",
             ),
             destinations=destinations,

@@ -113,15 +113,16 @@ class Records:
         """The one place where every microsecond counts: a burst is this loop."""
         produce = self.producer.produce
         for destination, value, key, headers, _, way, _, _ in deliveries:
-            number = -1 if way is None else self._partition(destination, *way)
+            number = -1 if way is None else self._partition(destination, way)
             try:
                 # by place, because the client looks names up one by one
                 produce(destination, value, key, number, None, None, 0, headers)
             except BufferError:
                 self._send(destination, key, value, headers, number)
 
-    def _partition(self, destination: str, partition: int | None, place: int | None) -> int:
+    def _partition(self, destination: str, way: int | tuple[int | None, int | None]) -> int:
         """Where a message goes that asks for something else than the partition of its key."""
+        partition, place = way if isinstance(way, tuple) else (None, way)
         if place is not None and (count := self._count_of(destination)):
             return place % count
         return -1 if partition is None else partition

@@ -20,6 +20,7 @@ from rocksdict import (
     Cache,
     Options,
     Rdict,
+    ReadOptions,
     WriteBatch,
     WriteBufferManager,
     WriteOptions,
@@ -216,12 +217,10 @@ class Store:
     def _pieces(self, start: bytes, until: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
         """Stored rows with `start` <= order key < `until`, with their keys, a few at a time: that
         takes half the time of one by one."""
-        stored: Iterator[tuple[Any, Any]] = self._db.items(from_key=_ROW + start)
-        last = _ROW + until
+        bounded = ReadOptions()
+        bounded.set_iterate_upper_bound(_ROW + until)
+        stored: Iterator[Any] = self._db.items(from_key=_ROW + start, read_opt=bounded)
         while piece := list(islice(stored, _PIECE)):
-            if piece[-1][0] >= last:
-                yield [(key, row) for key, row in piece if key < last]
-                return
             yield piece
 
     def _rows_from(self, order: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -25,12 +25,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.entries import LogRecord
+from punctual_worker.dispatch.fencing import Fencing
 from punctual_worker.dispatch.group import log_record
 from punctual_worker.dispatch.partition import Partition
 from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.restoring import TakeOver
 from punctual_worker.dispatch.store import Store, StoreMemory, now_ms
-from punctual_worker.dispatch.writing import fence
 from punctual_worker.logs import kafka_logger
 
 _GRACE_SECONDS: Final = 0.5
@@ -73,12 +73,16 @@ class Restorer:
         *,
         location: LogLocation,
         policy: Policy,
+        fencing: Fencing,
+        fences_the_gone: bool,
         deliver_if_lost: bool,
     ) -> None:
         self.results: queue.SimpleQueue[Restored] = queue.SimpleQueue()
         self._config = config
         self._location = location
         self._policy = policy
+        self._fencing = fencing
+        self._fences_the_gone = fences_the_gone
         self._deliver_if_lost = deliver_if_lost
         self._memory = StoreMemory()
         self._orders: queue.SimpleQueue[dict[int, object] | None] = queue.SimpleQueue()
@@ -169,7 +173,7 @@ class Restorer:
                 writers = {c.writer for c in committed.values() if c is not None}
                 _LogReading(self._consumer, self._admin, self._location.topic).read(
                     open_takeovers,
-                    on_stuck=lambda: self._fence(writers),  # noqa: B023 called before it changes
+                    on_stuck=lambda: self._fencing.fence(writers),  # noqa: B023 called before it changes
                     still_wanted=lambda n: self._tickets.get(n) is tickets[n],
                 )
                 for number, takeover in list(open_takeovers.items()):
@@ -223,7 +227,9 @@ class Restorer:
     def _committed(self, numbers: list[int]) -> dict[int, Checkpoint | None]:
         """Committed checkpoints, once no transaction that could change them is open."""
         before = self._ask_committed(self._impatient, numbers, seconds=_ASK_SECONDS)
-        self._fence_the_gone(known.writer for known in before.values() if known is not None)
+        writers = {known.writer for known in before.values() if known is not None}
+        if self._fences_the_gone:
+            self._fencing.fence_the_gone(writers)
         grace = _GRACE_SECONDS if self._connected else _GRACE_SECONDS + _CONNECT_SECONDS
         try:
             stable = self._ask_committed(self._patient, numbers, seconds=grace)
@@ -232,7 +238,7 @@ class Restorer:
         except KafkaException:
             # A transaction of a vanished owner holds them up: what was committed before it says
             # who that is.
-            self._fence(known.writer for known in before.values() if known is not None)
+            self._fencing.fence(writers)
             return self._ask_committed(self._patient, numbers, seconds=_ASK_SECONDS)
 
     def _ask_committed(
@@ -244,25 +250,6 @@ class Restorer:
             if place.error is not None:
                 raise KafkaException(place.error)
         return {place.partition: _told(place) for place in found}
-
-    def _fence_the_gone(self, writers: Iterable[str]) -> None:
-        """A former owner that is no member any more may have left a transaction open that only
-        destinations know of: their readers would wait until its time is up."""
-        former = set(writers) - {"", self._policy.writer}
-        if not former:
-            return
-        answers = self._admin.describe_consumer_groups(
-            [self._location.group_id], request_timeout=_ASK_SECONDS
-        )
-        group = answers[self._location.group_id].result(2 * _ASK_SECONDS)
-        if gone := former - {member.client_id for member in group.members}:
-            _log.info("not in the group any more: %s", ", ".join(sorted(gone)))
-            self._fence(gone)
-
-    def _fence(self, writers: Iterable[str]) -> None:
-        for writer in sorted(set(writers) - {"", self._policy.writer}):
-            _log.info("aborting what %s left open", writer)
-            fence(self._config, writer)
 
     def _consumer(self, isolation: str) -> Consumer:
         return Consumer(
@@ -326,7 +313,7 @@ class _LogReading:
             request_timeout=_ASK_SECONDS,
         )
         return {
-            place.partition: int(answer.result(_ASK_SECONDS).offset)
+            place.partition: int(answer.result(2 * _ASK_SECONDS).offset)
             for place, answer in answers.items()
         }
 

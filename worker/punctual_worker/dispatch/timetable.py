@@ -15,7 +15,7 @@ from punctual_worker.contract.actions import Verb
 from punctual_worker.contract.codes import Code
 from punctual_worker.dispatch import entries, recurrence
 from punctual_worker.dispatch.book import Book
-from punctual_worker.dispatch.deliveries import Delivery, entry_of
+from punctual_worker.dispatch.deliveries import Delivery, entry_of, row_bytes
 from punctual_worker.dispatch.entries import Entry, LogRecord
 from punctual_worker.dispatch.outcome import Outcome
 from punctual_worker.dispatch.verdicts import Budget, Judgement, Verdict
@@ -74,7 +74,7 @@ class PartitionTurn(Book):
                     return
                 budget.closed = True
                 self._out.more = True
-            budget.spend(1, entry.value_bytes)
+            budget.spend(1, row_bytes(delivery))
             self._cursor = order
             self._fire(entry, delivery, verdict)
 
@@ -224,13 +224,15 @@ class PartitionTurn(Book):
         )
         if touched or self._policy.history or budget.spent:
             return False
-        run = self._ahead.plain_run(until, budget.remaining, after=self._cursor)
-        if not run.deliveries or run.value_bytes > budget.remaining_bytes:
+        run = self._ahead.plain_run(
+            until, budget.remaining, most_bytes=budget.remaining_bytes, after=self._cursor
+        )
+        if not run.deliveries:
             return False
         if not self._judge.all_ready(run.destinations):
             return False
         count = len(run.deliveries)
-        budget.spend(count, run.value_bytes)
+        budget.spend(count, run.row_bytes)
         self._cursor = run.last
         self._out.fired += count
         self._out.deliveries += run.deliveries

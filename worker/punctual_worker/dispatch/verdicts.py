@@ -50,8 +50,8 @@ class Budget:
         """Whether nothing more may be added."""
         return self.closed or self.remaining <= 0 or self.remaining_bytes <= 0
 
-    def spend(self, deliveries: int, value_bytes: int) -> None:
+    def spend(self, deliveries: int, their_bytes: int) -> None:
         """Make room for deliveries."""
         self.remaining -= deliveries
-        self.remaining_bytes -= value_bytes
+        self.remaining_bytes -= their_bytes
         self.delivered += deliveries

@@ -11,19 +11,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from punctual_worker.contract.topics import TopicNames
 from punctual_worker.dispatch import checkpoint as checkpoints
 from punctual_worker.dispatch.deadlines import Answer, Caller, HandOver, HangingCallError
-from punctual_worker.dispatch.producing import PartitionCount, Records, Work
-from punctual_worker.logs import kafka_logger
+from punctual_worker.dispatch.producing import (
+    InterruptedWriteError,
+    PartitionCount,
+    Records,
+    Work,
+)
 
 _log = logging.getLogger(__name__)
 
 _MESSAGE_TIMEOUT_MS: Final = 5_000
 _FINISHING_SECONDS: Final = 0.1
 """How long a broker may take to finish a transaction that it has called committed or aborted."""
+
+
+_IDLE_SECONDS: Final = 60.0
+"""How long the other producer may go without a transaction while there are any."""
 
 
 class BrokenError(Exception):
@@ -101,15 +109,18 @@ class ExactlyOnceWriter:
         records, producer = line.records, line.records.producer
         offsets = _offsets(self._topics.actions, works)
         handed_over = HandOver()
+        may_be_committed = False
 
         def send_offsets() -> None:
             producer.send_offsets_to_transaction(offsets, group, self._timeout)
 
         def complete() -> None:
+            nonlocal may_be_committed
             if apart:
                 send_offsets()
             if handed_over.wait():
-                _until_done(producer.commit_transaction, self._timeout)
+                may_be_committed = True
+                until_done(producer.commit_transaction, self._timeout)
             else:
                 # Nothing is committed; but if the broker has refused a record meanwhile, only this
                 # says so: `produce` speaks of a wrong state then.
@@ -133,7 +144,13 @@ class ExactlyOnceWriter:
                 self._wait(answer, meanwhile)
             line.ended_at = time.monotonic()
         except KafkaException as error:
-            raise self._abort(line, works, error.args[0]) from error
+            cause = error.args[0]
+            if cause.code() == KafkaError._FENCED and not may_be_committed:  # noqa: SLF001
+                # Somebody took us for gone. Whether we are, the group says: with its generation,
+                # which goes with the offsets, the next turn is refused or stands.
+                self._renew(line)
+                raise InterruptedWriteError(str(cause)) from error
+            raise self._abort(line, works, cause) from error
         except HangingCallError as error:
             raise BrokenError(str(error)) from error
 
@@ -141,10 +158,12 @@ class ExactlyOnceWriter:
         self._caller.finish(answer, 2 * self._timeout, meanwhile=meanwhile)
 
     def _free_line(self) -> _Line:
-        """The first, so that most of the time only one is in use; the other if it is busy."""
+        """The first, so that most of the time only one is in use; the other if it is busy, or has
+        long been idle: its first transaction in a partition would take much longer than others."""
         first = self._lines[0]
-        if first.may_be_unfinished:
-            return min(self._lines, key=lambda line: line.ended_at)
+        idlest = min(self._lines, key=lambda line: line.ended_at)
+        if first.may_be_unfinished or time.monotonic() - idlest.ended_at > _IDLE_SECONDS:
+            return idlest
         return first
 
     def _abort(self, line: _Line, works: Sequence[Work], cause: KafkaError) -> Exception:
@@ -154,7 +173,7 @@ class ExactlyOnceWriter:
         line.ended_at = time.monotonic()
         try:
             self._caller.call(
-                lambda: _until_done(failed.producer.abort_transaction, self._timeout),
+                lambda: until_done(failed.producer.abort_transaction, self._timeout),
                 self._timeout,
             )
         except HangingCallError as error:
@@ -164,9 +183,12 @@ class ExactlyOnceWriter:
                 return BrokenError(f"{cause}; and the transaction cannot be aborted: {error}")
             # It was not committed, that much is sure. The client cannot abort what the broker
             # never saw begin (the only partition in it was refused): a new one makes sure.
-            failed.producer.purge()
-            line.records = self._new_records(line.transactional_id, self._timeout)
+            self._renew(line)
         return failed.failure(works, cause)
+
+    def _renew(self, line: _Line) -> None:
+        line.records.producer.purge()
+        line.records = self._new_records(line.transactional_id, self._timeout)
 
     def _new_records(self, transactional_id: str, patience: float) -> Records:
         records = Records(
@@ -177,7 +199,7 @@ class ExactlyOnceWriter:
         )
         try:
             self._caller.call(
-                lambda: _until_done(records.producer.init_transactions, patience), patience
+                lambda: until_done(records.producer.init_transactions, patience), patience
             )
         except HangingCallError as error:
             raise BrokenError(str(error)) from error
@@ -293,16 +315,7 @@ class TombstoneWriter:
         self._records.producer.close()
 
 
-def fence(config: dict[str, Any], writer: str) -> None:
-    """Abort what a vanished owner left open, without waiting for its transaction to time out."""
-    for transactional_id in transactional_ids(writer):
-        own = {**config, "transactional.id": transactional_id}
-        producer = Producer(own, logger=kafka_logger())
-        _until_done(producer.init_transactions, 10)
-        producer.close()
-
-
-def _until_done(call: Any, patience: float) -> None:
+def until_done(call: Any, patience: float) -> None:
     """Kafka's transactional calls may be resumed after a retriable error."""
     deadline = time.monotonic() + patience
     while True:

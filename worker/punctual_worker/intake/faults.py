@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import Verb
 from punctual_worker.contract.codes import Code
-from punctual_worker.intake import times
+from punctual_worker.contract.times import LAST_MS
 from punctual_worker.intake.requests import raw, there, unknown_names
 from punctual_worker.intake.rules import Rules
 
@@ -71,7 +71,7 @@ def is_too_far(rules: Rules) -> Column:
     Not from the clock: a request that is taken in twice must be judged the same both times.
     """
     beyond = sf.col("due_ms") - sf.greatest("ts_ms", sf.lit(0)) > rules.horizon_ms
-    return ((sf.col("ts_ms") >= 0) & beyond) | (sf.col("due_ms") > times.LAST_MS)
+    return ((sf.col("ts_ms") >= 0) & beyond) | (sf.col("due_ms") > LAST_MS)
 
 
 def describe(faults: Sequence[Fault]) -> tuple[Column, Column]:

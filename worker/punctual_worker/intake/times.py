@@ -40,8 +40,6 @@ _FINER_THAN_MS: Final = r"\.[0-9]{3}[0-9]*[1-9]"
 _TO_THE_MINUTE: Final = 16
 """Characters of `YYYY-MM-DDThh:mm`."""
 _TO_THE_MS: Final = 23
-LAST_MS: Final = 253_402_300_799_999
-"""The end of year 9999: what every date library on the way can hold."""
 
 _SHORT: Final = r"\A([0-9]{1,10}(?=[smhd]\z)|[0-9]{1,15}(?=ms\z))(ms|[smhd])\z"
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

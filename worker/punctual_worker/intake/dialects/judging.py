@@ -22,7 +22,7 @@ from pyspark.sql import functions as sf
 from punctual_worker.contract import headers as names
 from punctual_worker.contract.actions import BARE, PLACED, Verb
 from punctual_worker.contract.codes import Code
-from punctual_worker.intake import times
+from punctual_worker.contract.times import LAST_MS
 from punctual_worker.intake.faults import Fault, describe, is_allowed, is_timed, is_too_far, shown
 from punctual_worker.intake.rarely import rarely
 from punctual_worker.intake.requests import MAX_ID_BYTES, is_legal_topic, request_bytes
@@ -165,7 +165,7 @@ def header(name: str, value: Column) -> Column:
 
 def _iso(ms: Column) -> Column:
     # Spark throws on what a timestamp cannot hold, also where nobody looks at the result.
-    within = sf.least(sf.greatest(ms, sf.lit(0)), sf.lit(times.LAST_MS))
+    within = sf.least(sf.greatest(ms, sf.lit(0)), sf.lit(LAST_MS))
     return sf.date_format(sf.timestamp_millis(within), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
 
 
