@@ -188,6 +188,7 @@ async def _first(*events: asyncio.Event) -> None:
 
 def main() -> None:
     """Run the operator with settings from the environment."""
+    asked = check.parse(sys.argv[1:]) if sys.argv[1:] else None
     os.environ.setdefault("USER", "punctual")  # kopf asks for it, and a uid may have no name
     try:
         settings = load_settings(os.environ)
@@ -195,8 +196,8 @@ def main() -> None:
         _quieten(settings.log_level)
         config.load_config()
         namespace = settings.lease_namespace or _own_namespace()
-        if sys.argv[1:]:
-            sys.exit(check.run(sys.argv[1:], settings, namespace=namespace, api=_api_client()))
+        if asked is not None:
+            sys.exit(check.run(asked, settings, namespace=namespace, api=_api_client()))
         operator = Operator(settings, namespace)
         health = HealthServer(
             operator.registry,

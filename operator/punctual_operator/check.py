@@ -5,6 +5,7 @@ renews, and the operator itself, if it can be reached under a URL.
 """
 
 import argparse
+import http.client
 import sys
 import time
 import urllib.error
@@ -23,9 +24,15 @@ _LOOK_SECONDS: Final = 1.0
 _TIMEOUT_SECONDS: Final = 5.0
 
 
-def run(words: Sequence[str], settings: OperatorSettings, *, namespace: str, api: ApiClient) -> int:
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The command's options; ends the process if they are none, or if help is asked for."""
+    return _parser().parse_args(words)
+
+
+def run(
+    options: argparse.Namespace, settings: OperatorSettings, *, namespace: str, api: ApiClient
+) -> int:
     """Say what is wrong; the exit status. What is just starting is waited for."""
-    options = _parser().parse_args(words)
     url: str | None = options.url
     looks: list[Callable[[], str | None]] = [
         lambda: _definition(api),
@@ -93,7 +100,7 @@ def _answer(url: str) -> str | None:
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS):  # noqa: S310 our own Service
             return None
-    except (urllib.error.URLError, OSError) as error:
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         return f"{url}: {error}"
 
 

@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -48,6 +49,8 @@ class _Entry:
     again: bool = False
     unsettled: int = 0
     """Runs in a row that did not settle."""
+    failed: bool = False
+    """Whether the last run did."""
     ended_at: float = 0.0
 
 
@@ -66,6 +69,8 @@ class WorkQueue:
         self._metrics = metrics
         self._resync_seconds = resync_seconds
         self._slots = asyncio.Semaphore(concurrency)
+        # What fails may take long to, as when a broker does not answer: others find slots yet.
+        self._slots_of_failing = asyncio.Semaphore(max(concurrency // 2, 1))
         self._entries: dict[SchedulerKey, _Entry] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -113,7 +118,7 @@ class WorkQueue:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, key: SchedulerKey, entry: _Entry) -> None:
-        async with self._slots:
+        async with self._slots_of_failing if entry.failed else nullcontext(), self._slots:
             began = time.monotonic()
             try:
                 result = await self._work(key)
@@ -123,6 +128,7 @@ class WorkQueue:
                 result = Result.FAILED
             self._metrics.reconcile_seconds.observe(time.monotonic() - began)
         entry.running = False
+        entry.failed = result is Result.FAILED
         entry.ended_at = time.monotonic()
         if result is Result.GONE:
             if entry.again:

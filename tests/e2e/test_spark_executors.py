@@ -105,23 +105,33 @@ def test_a_killed_executor_is_replaced_and_every_message_comes_once(
     assert_exactly_these(users, destination, due)
 
 
+@pytest.mark.parametrize(
+    ("verbs", "told"),
+    [
+        ([], "forbidden"),
+        (["get", "list", "watch", "patch", "delete", "deletecollection"], "executors"),
+    ],
+    ids=["none", "all-but-create"],
+)
 def test_a_right_that_the_account_lacks_is_told(
-    cluster: Cluster, operator: str, broker: EmbeddedBroker
+    cluster: Cluster, operator: str, broker: EmbeddedBroker, verbs: list[str], told: str
 ) -> None:
     kubectl, name = cluster.kubectl, "rightless"
-    (one,) = (
-        each
-        for each in _objects(cluster, broker.bootstrap_servers, name)
-        if each["kind"] == "Scheduler"
-    )
-    one["spec"]["podTemplate"]["serviceAccountName"] = "default"
-    kubectl.apply(one)
+    objects = _objects(cluster, broker.bootstrap_servers, name)
+    for each in objects:
+        if each["kind"] == "Role":
+            each["rules"] = [rule | {"verbs": verbs} for rule in each["rules"] if verbs]
+        for place in (each["metadata"], each.get("roleRef", {}), *each.get("subjects", ())):
+            place["name"] = place.get("name", "").replace("reminders", name) or name
+        if each["kind"] == "Scheduler":
+            each["spec"]["podTemplate"]["serviceAccountName"] = name
+    kubectl.apply(*objects)
 
-    def told() -> str:
+    def message() -> str:
         return str(kubectl.condition(KIND, name, "IntakeReady").get("message"))
 
-    eventually(lambda: "forbidden" in told().lower(), 120, told, interval=0.2)
-    print(f"\n{told()}")
+    eventually(lambda: told in message().lower(), 180, message, interval=0.2)
+    print(f"\n{message()}")
     kubectl.delete(KIND, name, wait=True)
     own = f"app.kubernetes.io/instance={name}"
     eventually(lambda: not kubectl.list("pods", selector=own), 60, interval=0.2)

@@ -60,7 +60,7 @@ class Timeline:
                 continue
             self.note(f"{part}: first line of its log", at)
             if ready in line:
-                self.first[f"{part}: serves, by its log"] = at
+                self.note(f"{part}: serves, by its log", at)
 
     @property
     def own_start(self) -> float:

@@ -179,6 +179,10 @@ def test_what_people_need_of_a_pod_is_passed_through(helm: Helm) -> None:
     template = the(rendered, "Deployment")["spec"]["template"]
     assert {name: template["spec"][name] for name in parts} == parts
     assert template["metadata"]["labels"]["team"] == "a"
+    check = the(rendered, "Pod")
+    assert check["metadata"]["labels"]["team"] == "a"
+    assert check["metadata"]["annotations"]["note"] == "b"
+    assert check["spec"]["priorityClassName"] == parts["priorityClassName"]
     assert template["metadata"]["annotations"] == {"note": "b"}
     assert {"name": "HTTPS_PROXY", "value": "c"} in template["spec"]["containers"][0]["env"]
     assert [volume["name"] for volume in template["spec"]["volumes"]] == ["tmp", "ca"]

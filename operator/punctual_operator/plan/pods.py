@@ -64,7 +64,11 @@ def _trouble(pod: Mapping[str, Any]) -> str | None:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return f"cannot be scheduled: {condition.get('message', condition.get('reason'))}"
     for container in status.get("containerStatuses", ()):
-        waiting = container.get("state", {}).get("waiting")
+        state = container.get("state", {})
+        waiting, over = state.get("waiting"), state.get("terminated")
+        if over and over.get("exitCode") and pod.get("spec", {}).get("restartPolicy") == "Never":
+            words = _last_line(over.get("message", "")) or f"exit status {over['exitCode']}"
+            return f"{over.get('reason', 'Error')}: {words}"
         if waiting is None or waiting["reason"] in _SELF_EXPLAINING:
             continue
         ended = container.get("lastState", {}).get("terminated", {})

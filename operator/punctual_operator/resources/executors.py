@@ -35,6 +35,12 @@ def executor_properties(scheduler: Scheduler, *, defaults: Defaults) -> dict[str
         "spark.kubernetes.executor.podTemplateContainerName": _CONTAINER,
         # after one was killed Spark would make the next with one slot: too few, perhaps for ever
         "spark.kubernetes.allocation.recoveryMode.enabled": "false",
+        # too many failed ones end the driver; without this they would be counted all its life
+        "spark.executor.failuresValidityInterval": "1h",
+        # nobody else may pose as an executor, or read Kafka's secrets on their way to one
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
+        "spark.network.crypto.authEngineVersion": "2",
         # what none of ours has: if Spark does not look after it, intake needs fewer rights
         "spark.kubernetes.executor.disableConfigMap": "true",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
@@ -51,7 +57,9 @@ def executor_properties(scheduler: Scheduler, *, defaults: Defaults) -> dict[str
 def build_executor_template(scheduler: Scheduler) -> dict[str, Any]:
     """What Spark begins with when it makes a pod: it adds image, command, resources and folders."""
     template = scheduler.spec.pod_template
-    container = {
+    # executors have no folder of data and no configuration
+    volumes = {"tmp", *(volume["name"] for volume in template.extra_volumes)}
+    container: dict[str, Any] = {
         "name": _CONTAINER,
         # jars that the driver serves are kept here
         "workingDir": "/tmp",  # noqa: S108 the container's own
@@ -60,9 +68,11 @@ def build_executor_template(scheduler: Scheduler) -> dict[str, Any]:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 the container's own
-            *template.extra_volume_mounts,
+            *(mount for mount in template.extra_volume_mounts if mount["name"] in volumes),
         ],
     }
+    if scheduler.spec.intake.executors and not scheduler.spec.intake.executors.image:
+        container["command"] = ["punctual"]  # as for the others; Spark adds `executor`
     spec: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -75,6 +85,10 @@ def build_executor_template(scheduler: Scheduler) -> dict[str, Any]:
         "nodeSelector": template.node_selector,
         "tolerations": list(template.tolerations),
         "affinity": template.affinity,
+        "topologySpreadConstraints": [
+            {"labelSelector": {"matchLabels": _labels(scheduler)}, **constraint}
+            for constraint in template.topology_spread_constraints
+        ],
         "priorityClassName": template.priority_class_name,
     }
     spec |= {name: value for name, value in optional.items() if value}

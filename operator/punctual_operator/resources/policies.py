@@ -2,7 +2,13 @@
 
 from typing import Any
 
-from punctual_operator.api.names import HTTP_PORT, SCHEDULER_LABEL, part_name, selector_labels
+from punctual_operator.api.names import (
+    EXECUTOR,
+    HTTP_PORT,
+    SCHEDULER_LABEL,
+    part_name,
+    selector_labels,
+)
 from punctual_operator.api.types import Scheduler
 from punctual_operator.resources.objects import build_object
 
@@ -30,8 +36,14 @@ def build_network_policies(scheduler: Scheduler) -> list[dict[str, Any]]:
         return []
     ingress: list[dict[str, Any]] = [{"ports": [{"protocol": "TCP", "port": HTTP_PORT}]}]
     if scheduler.spec.intake.executors is not None:
-        own = {"matchLabels": {SCHEDULER_LABEL: scheduler.name}}
-        ingress.append({"from": [{"podSelector": own}]})
+        component = "app.kubernetes.io/component"
+        sparks = {
+            "matchLabels": {SCHEDULER_LABEL: scheduler.name},
+            "matchExpressions": [
+                {"key": component, "operator": "In", "values": ["intake", EXECUTOR]}
+            ],
+        }
+        ingress.append({"from": [{"podSelector": sparks}]})
     return [
         build_object(
             scheduler,

@@ -16,9 +16,9 @@ def spark() -> Iterator[SparkSession]:
     builder = builder.config("spark.sql.execution.arrow.pyspark.enabled", "false")
     jars = jar_paths("spark")
     builder = builder.config("spark.jars", ",".join(map(str, jars)))
-    java_options = "spark.driver.extraJavaOptions"
     conf = spark_conf(Settings(), jars=jars, slots=2)
-    builder = builder.config(java_options, conf[java_options])
+    for java_options in ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"):
+        builder = builder.config(java_options, conf[java_options])
     for name, value in EXPRESSION_CONF.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

@@ -32,6 +32,8 @@ def test_an_executors_command_has_all_that_spark_asks_for_in_its_order() -> None
     assert words[0] == "/opt/java/bin/java"
     assert words.index("-Dfirst=1") < words.index("-Dlast=1") < words.index("-Xmx512m")
     assert words[words.index("-cp") + 1] == "/spark/jars/*"
+    more = command({**POD, "SPARK_CLASSPATH": "/opt/more/*"}, jars=Path("/spark/jars"))
+    assert more[more.index("-cp") + 1] == "/opt/more/*:/spark/jars/*"
     arguments = words[words.index("--driver-url") :]
     assert dict(zip(arguments[::2], arguments[1::2], strict=True)) == {
         "--driver-url": POD["SPARK_DRIVER_URL"],
@@ -54,12 +56,22 @@ def test_the_own_cluster_is_where_every_pod_is_told_that_it_is() -> None:
     six = own_cluster({**CLUSTER, "KUBERNETES_SERVICE_HOST": "fd00::1"})
     assert six["spark.master"] == "k8s://https://[fd00::1]:443"
     assert six["spark.kubernetes.driver.pod.name"] == "demo-intake-x"
+    # a container that is started again finds the pods of its former life's executors
+    prefixes = [own_cluster(CLUSTER)["spark.kubernetes.executor.podNamePrefix"] for _ in range(2)]
+    assert prefixes[0] != prefixes[1]
+    assert all(one.startswith("demo-intake-x-") for one in prefixes)
     with pytest.raises(SessionError, match="KUBERNETES_SERVICE_HOST is not set: is this a pod"):
         own_cluster({})
 
 
 def test_executors_judge_with_the_same_limits_as_this_process_would() -> None:
     remote = Settings(intake_master="k8s://https://somewhere", request_max_bytes=2048)
-    options = spark_conf(remote, jars=[], slots=1)["spark.executor.extraJavaOptions"]
-    assert "-Dorg.apache.avro.limits.bytes.maxLength=2048" in options
-    assert "spark.executor.extraJavaOptions" not in spark_conf(Settings(), jars=[], slots=1)
+    conf = spark_conf(remote, jars=[], slots=1)
+    for side in ("driver", "executor"):
+        options = conf[f"spark.{side}.defaultJavaOptions"]
+        assert "-Dorg.apache.avro.limits.bytes.maxLength=2048" in options
+    assert "spark.executor.defaultJavaOptions" not in spark_conf(Settings(), jars=[], slots=1)
+    own = Settings(spark={"spark.driver.extraJavaOptions": "-Dmine=1"})
+    conf = spark_conf(own, jars=[], slots=1)
+    assert conf["spark.driver.extraJavaOptions"] == "-Dmine=1"
+    assert "avro.limits" in conf["spark.driver.defaultJavaOptions"]

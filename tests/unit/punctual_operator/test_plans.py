@@ -275,11 +275,15 @@ def test_a_pod_that_only_starts_is_no_trouble_but_one_that_crashes_or_hangs_is()
         "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
         "lastState": {"terminated": {"message": "line 1\nno memory left\n"}},
     }
+    over = {"state": {"terminated": {"reason": "OOMKilled", "exitCode": 137}}}
+    executor = pod("x", "2026-11-18T11:59:50Z", **over) | {"spec": {"restartPolicy": "Never"}}
     found = describe_unready(
         [
             pod("a", "2026-11-18T11:59:50Z"),
             pod("b", "2026-11-18T11:59:50Z", **crash),
             pod("c", "2026-11-18T11:00:00Z"),
+            pod("d", "2026-11-18T11:59:50Z", **over),  # is started again at once
+            executor,
         ],
         {"a": "starting", "c": "waits for Kafka"},
         now=1_795_003_200.0,
@@ -288,6 +292,7 @@ def test_a_pod_that_only_starts_is_no_trouble_but_one_that_crashes_or_hangs_is()
     assert found.troubles == (
         "pod b: CrashLoopBackOff: no memory left",
         "pod c: waits for Kafka",
+        "pod x: OOMKilled: exit status 137",
     )
 
 

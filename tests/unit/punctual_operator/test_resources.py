@@ -189,7 +189,15 @@ def test_executors_make_intake_a_driver_that_tells_where_it_is(make_scheduler: M
     assert "SPARK_LOCAL_HOSTNAME" in [each["name"] for each in spec["containers"][0]["env"]]
     assert ("ServiceAccount", "demo") not in children
     rules = children["NetworkPolicy", "demo"]["spec"]["ingress"]
-    assert {"from": [{"podSelector": {"matchLabels": {SCHEDULER_LABEL: "demo"}}}]} in rules
+    (sparks,) = (peer["podSelector"] for rule in rules for peer in rule.get("from", ()))
+    assert sparks["matchLabels"] == {SCHEDULER_LABEL: "demo"}
+    (component,) = sparks["matchExpressions"]
+    assert set(component["values"]) == {"intake", "executor"}  # not the console
+    # whoever reaches a driver without a secret could have code run where the token is
+    assert settings["spark"]["spark.authenticate"] == "true"
+    assert settings["spark"]["spark.network.crypto.enabled"] == "true"
+    template = yaml.safe_load(files["executor.yaml"])
+    assert "command" not in template["spec"]["containers"][0]  # an image of Spark's has its own
 
 
 def test_executor_pods_are_as_confined_as_the_others_and_have_no_rights(
@@ -206,7 +214,13 @@ def test_executor_pods_are_as_confined_as_the_others_and_have_no_rights(
             "labels": {"team": "a"},
             "nodeSelector": {"disk": "fast"},
             "extraVolumes": [{"name": "ca", "emptyDir": {}}],
-            "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
+            "extraVolumeMounts": [
+                {"name": "ca", "mountPath": "/ca"},
+                {"name": "data", "mountPath": "/elsewhere"},
+            ],
+            "topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+            ],
         },
     )
     children = build(scheduler)
@@ -229,7 +243,13 @@ def test_executor_pods_are_as_confined_as_the_others_and_have_no_rights(
     assert template["spec"]["securityContext"] == own["securityContext"]
     assert container["securityContext"] == own["containers"][0]["securityContext"]
     assert template["spec"]["nodeSelector"] == {"disk": "fast"}
+    # `data` is the workers' own
     assert [mount["name"] for mount in container["volumeMounts"]] == ["tmp", "ca"]
+    assert container["command"] == ["punctual"]
+    (spread,) = template["spec"]["topologySpreadConstraints"]
+    selector = spread["labelSelector"]["matchLabels"]
+    assert selector.items() <= labels.items()
+    assert not selector.items() <= pod(children, "intake")["metadata"]["labels"].items()
 
 
 def test_a_change_of_how_executors_look_replaces_intake_which_makes_them(

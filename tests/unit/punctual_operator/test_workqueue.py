@@ -1,6 +1,7 @@
 """When a Scheduler is looked at: at once, again, later, and never twice at the same time."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -50,6 +51,39 @@ def test_a_burst_of_events_is_one_run_and_one_more_for_what_came_meanwhile() -> 
         await twice.wait()
         await queue.close()
         assert runs == [KEY, KEY]
+
+    run(test)
+
+
+def test_those_that_failed_before_leave_slots_for_others() -> None:
+    async def test() -> None:
+        done, hang = asyncio.Event(), asyncio.Event()
+        tries: Counter[SchedulerKey] = Counter()
+
+        async def work(key: SchedulerKey) -> Result:
+            if key == OTHER:
+                done.set()
+                return Result.SETTLED
+            tries[key] += 1
+            if tries[key] > 1:
+                await hang.wait()
+            return Result.FAILED
+
+        failing = [SchedulerKey("ns", f"failing{number}") for number in range(8)]
+        queue = make_queue(work)
+        for key in failing:
+            queue.add(key)
+        while tries.total() < len(failing):
+            await asyncio.sleep(0.01)
+        for key in failing:
+            queue.add(key)  # not to wait for its pause
+        while tries.total() < len(failing) + 2:
+            await asyncio.sleep(0.01)
+        queue.add(OTHER)
+        await done.wait()
+        assert tries.total() == len(failing) + 2
+        hang.set()
+        await queue.close()
 
     run(test)
 

@@ -56,7 +56,7 @@ def command(environment: Mapping[str, str], *, jars: Path) -> list[str]:
         f"-Xms{memory}",
         f"-Xmx{memory}",
         "-cp",
-        f"{jars}/*",
+        ":".join((*filter(None, (environment.get("SPARK_CLASSPATH"),)), f"{jars}/*")),
         _BACKEND,
         *arguments,
     ]

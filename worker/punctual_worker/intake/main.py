@@ -1,6 +1,7 @@
 """`punctual intake`: from settings to a running query, and a new one when it ends."""
 
 import logging
+import math
 import signal
 import threading
 import time
@@ -27,7 +28,13 @@ from punctual_worker.intake.offsets import GroupOffsets, Partition, Place
 from punctual_worker.intake.progress import BatchProgress, IntakeMetrics, RejectionCounter
 from punctual_worker.intake.replays import rejected_since
 from punctual_worker.intake.rules import Rules, rules_from
-from punctual_worker.intake.session import intake_dir, is_local, is_stopped, start_session
+from punctual_worker.intake.session import (
+    intake_dir,
+    is_local,
+    is_stopped,
+    start_session,
+    task_slots,
+)
 from punctual_worker.intake.sources import sources_of
 from punctual_worker.intake.stream import Input, start_query
 from punctual_worker.intake.superseded import superseded
@@ -40,6 +47,7 @@ from punctual_worker.topics.plan import TopicState
 
 _LOOK_SECONDS: Final = 0.2
 _LAG_SECONDS: Final = 5.0
+_SLOTS_SECONDS: Final = 2.0
 _PAUSE_SECONDS: Final = (1.0, 30.0)
 _ASK_SECONDS: Final = 10.0
 _SEND_SECONDS: Final = 60.0
@@ -70,6 +78,9 @@ def run(settings: Settings) -> int:
     with health:
         _log.info("metrics and health on %s", health.url)
         jars = jar_paths("spark")
+        # Executors may be waited for, and the first process of a container has no handler of its
+        # own. Spark keeps this one and takes only SIGINT's place.
+        signal.signal(signal.SIGTERM, _end)
         spark = start_session(settings, jars=jars, request_partitions=intake.partitions)
         # After Spark, which puts a handler of its own in place.
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -79,6 +90,10 @@ def run(settings: Settings) -> int:
         finally:
             spark.stop()
             _log.info("stopped")
+
+
+def _end(*_: object) -> None:
+    raise SystemExit(0)
 
 
 def _topics(settings: Settings) -> dict[str, TopicState]:
@@ -246,7 +261,8 @@ class Intake:
         return offsets.first_place(), {}
 
     def _follow(self, life: "_Life", stop: threading.Event) -> None:
-        next_lag = 0.0
+        sees_tasks = is_local(self._settings)
+        next_lag = next_look = 0.0
         while not stop.wait(_LOOK_SECONDS):
             ended_one = life.progress.update()
             if not life.query.isActive:
@@ -256,13 +272,30 @@ class Intake:
             if self._trouble and (ended_one or self._serves(life)):
                 _log.info("taking requests in")
                 self._trouble = ""
-            if not self._trouble and time.monotonic() > next_lag:
+            now = time.monotonic()
+            if not self._trouble and now > next_look:
+                # Executors can go without the query's end: requests wait until others are there.
+                if lacking := self._lacking_slots(life):
+                    self._trouble = lacking
+                    _log.warning("%s", lacking)
+                next_look = now + _SLOTS_SECONDS
+            if not self._trouble and (now > next_lag or (ended_one and not sees_tasks)):
                 self._measure_lag(life)
-                next_lag = time.monotonic() + _LAG_SECONDS
+                next_lag = now + (_LAG_SECONDS if sees_tasks else math.inf)
         life.progress.update()
+
+    def _lacking_slots(self, life: "_Life") -> str:
+        """What is to be said of executors that are not there, if any are needed."""
+        if is_local(self._settings):
+            return ""
+        wanted = self.partitions if self._settings.intake_mode == "real-time" else 1
+        found = task_slots(life.spark)
+        return "" if found >= wanted else f"executors have {found} of {wanted} task slots"
 
     def _serves(self, life: "_Life") -> bool:
         """Whether a request would be taken in at once."""
+        if self._lacking_slots(life):
+            return False
         if self._settings.intake_mode == "micro-batch":
             return "Waiting" in life.query.status["message"]
         if is_local(self._settings):

@@ -7,7 +7,7 @@ from it, so until then:
 - `punctual_requests_total` moves at the end of each batch
 - `punctual_rejections_total` is live: rejections are few, so the topic itself is counted
 - `punctual_intake_lag_records` is live where Spark runs in this process (the Kafka clients in its
-  JVM know how far they have read); on a cluster it counts from the end of the last batch
+  JVM know how far they have read); on a cluster it is what was behind when the last batch ended
 """
 
 import json
@@ -82,7 +82,7 @@ class BatchProgress:
         """Offsets up to which batches have ended, as far as that is known."""
 
     def update(self) -> bool:
-        """Take note of the batches that have ended since; whether there was one ever."""
+        """Take note of the batches that have ended since; whether there was one."""
         fresh = [p for p in self._query.recentProgress if p["batchId"] > self._last_batch]
         for progress in fresh:
             self._last_batch = progress["batchId"]
@@ -94,7 +94,7 @@ class BatchProgress:
             # Nor later ones than an earlier query's, as long as that one had been further.
             if all(self.taken_in.get(one, 0) >= end for one, end in self._again_until.items()):
                 self._rejections = self._offsets.rejection_ends()
-        return self._last_batch >= 0
+        return bool(fresh)
 
     def _count(self, progress: Any) -> None:
         counts = (progress["observedMetrics"] or {}).get(OBSERVED)

@@ -4,11 +4,11 @@ A header is *there* when its name is, whatever its value; a null or empty value 
 any other value that is not what is wanted, and never stands for an absent header.
 
 Higher-order functions cost half the throughput: where one is used, all of a record's columns are
-written to a row and read from it again. So there is none here. Headers are looked up in a map (the
-last of a repeated name wins, see `session`), and what a map cannot tell (null values, names outside
-the contract, stale ones) is only looked into for records that `odd` lets through: it is true for
-all that need it and for few others. A name outside the contract shows in that our prefix occurs
-more often than names of the contract were found.
+written to a row and read from it again. So there is none here. Headers are looked up by their place
+(the last of a repeated name wins), because a map would have to be made for every record; and what
+that cannot tell (null values, names outside the contract, stale ones) is only looked into for
+records that `odd` lets through: it is true for all that need it and for few others. A name outside
+the contract shows in that our prefix occurs more often than names of the contract were found.
 """
 
 from typing import Final
@@ -55,10 +55,10 @@ def with_facts(records: DataFrame, rules: Rules, *, tag: str = NATIVE_SOURCE) ->
 
     `tag`: stands for their topic in action keys.
     """
-    return _with_due(_with_parsed(_with_headers(_with_values(_with_map(records)), tag), rules))
+    return _with_due(_with_parsed(_with_headers(_with_values(_with_names(records)), tag), rules))
 
 
-def _with_map(records: DataFrame) -> DataFrame:
+def _with_names(records: DataFrame) -> DataFrame:
     header_names, values = sf.col("headers.key"), sf.col("headers.value")
     joined = sf.array_join(header_names, "\n")
     without_prefix = sf.replace(joined, sf.lit(names.PREFIX), sf.lit(""))
@@ -66,7 +66,9 @@ def _with_map(records: DataFrame) -> DataFrame:
     return records.select(
         *("topic", "partition", "offset", "key", "value", "headers"),
         sf.unix_millis("timestamp").alias("ts_ms"),
-        sf.map_from_entries("headers").alias("map"),
+        header_names.alias("names"),
+        sf.reverse(header_names).alias("names_from_last"),
+        values.alias("values"),
         under_prefix.alias("under_prefix"),
         # `array_contains` is null when no value is empty but some value is null.
         sf.coalesce(sf.array_contains(values, sf.lit(b"")), sf.lit(True)).alias("empty_or_null"),
@@ -86,7 +88,10 @@ def _with_values(records: DataFrame) -> DataFrame:
 
 
 def _value(name: str) -> Column:
-    return sf.try_element_at(sf.col("map"), sf.lit(name))
+    """The value of the last header of this name. A place that is none (counted from the last, the
+    place of an absent name is 0) gives null."""
+    from_last = sf.array_position("names_from_last", name)
+    return sf.get("values", (sf.size("values") - from_last).cast("int"))
 
 
 def _prefix_bytes(header_names: tuple[str, ...]) -> Column:
@@ -98,7 +103,7 @@ def _prefix_bytes(header_names: tuple[str, ...]) -> Column:
 def request_bytes(header_names: Column, values: Column) -> Column:
     """How much of a record the user's key, value and headers take, at most."""
     # Uncompressed: a producer's compression lets a record through that is far beyond the limit.
-    # Joined as `_with_map` joins them, so that it is done once.
+    # Joined as `_with_names` joins them, so that it is done once.
     headers = sf.octet_length(sf.array_join(header_names, "\n")) + sf.octet_length(
         sf.array_join(values.cast("array<string>"), "")
     )
@@ -119,7 +124,7 @@ def _with_headers(records: DataFrame, tag: str) -> DataFrame:
     for name in names.REQUEST_HEADERS:
         value = sf.col(f"value:{name}")
         columns.append(value.cast("string").alias(f"raw:{name}"))
-        is_null = sf.col("odd") & sf.map_contains_key(sf.col("map"), name)
+        is_null = sf.col("odd") & sf.array_contains("names", name)
         columns.append((value.isNotNull() | is_null).alias(f"has:{name}"))
     return records.select(
         *("topic", "partition", "offset", "key", "value", "headers", "ts_ms", "request_bytes"),

@@ -1,12 +1,13 @@
 """The Spark session of intake: the only place that knows Spark's setting names."""
 
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from punctual_worker.errors import PunctualError
@@ -24,7 +25,8 @@ EXPRESSION_CONF: Final = {
 }
 """What the expressions rely on: no zone means UTC, the last of a repeated header counts."""
 
-_KUBERNETES: Final = "k8s"
+OWN_CLUSTER: Final = "k8s"
+"""The master that stands for the cluster that this pod is in."""
 _LOOPBACK: Final = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -39,7 +41,8 @@ def intake_dir(settings: Settings) -> Path:
 
 def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str, str]:
     """Spark's settings for intake; what the user gave wins, but for what correctness needs."""
-    # For whoever judges requests: this process, or executors.
+    # For whoever judges requests: this process, or executors. Spark puts these before what the
+    # user gives, so that theirs are added to ours and do not replace them.
     judging = " ".join(
         (
             # What a broken Avro record claims to hold is not to be made room for.
@@ -53,7 +56,6 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
     java_options = " ".join(
         (
             f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
-            judging,
             # On few cores the serial collector saves memory and threads; nearly all dies young.
             "-XX:+UseSerialGC" if (os.cpu_count() or 1) <= 2 else "-XX:+UseG1GC",
         )
@@ -65,8 +67,9 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
         "spark.local.dir": str(intake_dir(settings) / "spark"),
         "spark.sql.warehouse.dir": str(intake_dir(settings) / "warehouse"),
         "spark.driver.memory": "768m",
+        "spark.driver.defaultJavaOptions": judging,
         "spark.driver.extraJavaOptions": java_options,
-        **(_LOOPBACK if is_local(settings) else {"spark.executor.extraJavaOptions": judging}),
+        **(_LOOPBACK if is_local(settings) else {"spark.executor.defaultJavaOptions": judging}),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",
@@ -76,7 +79,7 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
         # A cache needs no history.
         "spark.sql.streaming.minBatchesToRetain": "10",
         **settings.spark,
-        **(own_cluster(os.environ) if settings.intake_master == _KUBERNETES else {}),
+        **(own_cluster(os.environ) if settings.intake_master == OWN_CLUSTER else {}),
         **EXPRESSION_CONF,
     }
 
@@ -95,8 +98,9 @@ def own_cluster(environment: Mapping[str, str]) -> dict[str, str]:
         "spark.master": f"k8s://https://{f'[{host}]' if ':' in host else host}:{port}",
         # executors are owned by this pod, so that none is left when it is gone, however it went
         "spark.kubernetes.driver.pod.name": pod,
-        # two drivers, one after the other, must not want pods of the same names
-        "spark.kubernetes.executor.podNamePrefix": pod,
+        # Two drivers, one after the other, must not want pods of the same names: in another pod, or
+        # in this one after a crash, whose executors' pods are still there.
+        "spark.kubernetes.executor.podNamePrefix": f"{pod}-{secrets.token_hex(3)}",
     }
 
 
@@ -116,14 +120,24 @@ def start_session(settings: Settings, *, jars: list[Path], request_partitions: i
     if settings.intake_mode != "real-time":
         return session
     patience = 0.0 if is_local(settings) else _PATIENCE_SECONDS
-    available = _slots(session, request_partitions, patience=patience)
+    try:
+        available = _wait_for_slots(session, request_partitions, patience=patience)
+    except (Py4JError, OSError) as error:
+        raise SessionError(
+            "Spark has ended while it waited for executors: the log above tells why their pods "
+            "could not be made or did not stay (a right, a quota, an image, memory)."
+        ) from error
     if available < request_partitions:
         session.stop()
+        enough = (
+            f"give Spark at least {request_partitions} slots (intake-master local[{slots}])"
+            if is_local(settings)
+            else f"see why executors with {request_partitions} slots in all do not run"
+        )
         raise SessionError(
             f"Spark has {available} task slots and the topics with requests {request_partitions} "
-            "partitions: real-time mode keeps one task for each of them, so give Spark at least "
-            f"{request_partitions} slots (intake-master local[{slots}]), or set intake-mode to "
-            "micro-batch."
+            f"partitions: real-time mode keeps one task for each of them, so {enough}, or set "
+            "intake-mode to micro-batch."
         )
     return session
 
@@ -140,18 +154,19 @@ def _root(exception: Any) -> str:
     return " ".join(str(exception.getMessage() or exception).split())[:_REASON_CHARS]
 
 
-def _slots(session: SparkSession, wanted: int, *, patience: float) -> int:
+def _wait_for_slots(session: SparkSession, wanted: int, *, patience: float) -> int:
     """Task slots; the executors of a cluster need a while to register."""
     deadline = time.monotonic() + patience
-    while (found := _registered_slots(session)) < wanted:
+    while (found := task_slots(session)) < wanted:
         if time.monotonic() > deadline:
             break
         time.sleep(0.2)
     return found
 
 
-def _registered_slots(session: SparkSession) -> int:
-    """The default parallelism would not do: on a cluster it is never less than two."""
+def task_slots(session: SparkSession) -> int:
+    """How many tasks can run now. The default parallelism would not do: on a cluster it is never
+    less than two."""
     sc: Any = session.sparkContext
     context = sc._jsc.sc()  # noqa: SLF001 PySpark does not tell otherwise
     profile = context.resourceProfileManager().defaultResourceProfile()

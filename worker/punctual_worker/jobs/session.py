@@ -6,7 +6,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from punctual_worker.intake.session import EXPRESSION_CONF, spark_conf
+from punctual_worker.intake.session import EXPRESSION_CONF, OWN_CLUSTER, spark_conf
 from punctual_worker.jobs.offsets import Span
 from punctual_worker.kafka_clients import java_config
 from punctual_worker.local.jars import jar_paths
@@ -17,6 +17,7 @@ _SHUFFLE_PARTITIONS: Final = "16"
 
 def start_batch_session(settings: Settings, *, job: str) -> SparkSession:
     """A session that uses every core, unless the settings name a Spark master."""
+    settings = _without_intakes_executors(settings)
     directory = settings.data_dir.absolute() / "jobs" / job
     directory.mkdir(parents=True, exist_ok=True)
     conf = {
@@ -37,6 +38,15 @@ def start_batch_session(settings: Settings, *, job: str) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _without_intakes_executors(settings: Settings) -> Settings:
+    """A job that is started in intake's pod, with its settings, works in that pod alone."""
+    if settings.intake_master != OWN_CLUSTER:
+        return settings
+    theirs = ("spark.executor.", "spark.kubernetes.", "spark.submit.", "spark.driver.bindAddress")
+    own = {name: value for name, value in settings.spark.items() if not name.startswith(theirs)}
+    return settings.model_copy(update={"intake_master": "", "spark": own})
 
 
 def read_committed(
