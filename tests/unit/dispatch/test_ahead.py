@@ -1,11 +1,17 @@
 """What is read ahead of its time, from a table in memory."""
 
+from collections.abc import Set
+
 from punctual_worker.contract import actions
 from punctual_worker.contract.actions import Plan, Verb
 from punctual_worker.dispatch.ahead import ReadAhead
+from punctual_worker.dispatch.checkpoint import Checkpoint
 from punctual_worker.dispatch.deliveries import VALUE, deliver
 from punctual_worker.dispatch.entries import Entry
+from punctual_worker.dispatch.partition import Partition
+from punctual_worker.dispatch.policy import Policy
 from punctual_worker.dispatch.table import Changes
+from punctual_worker.dispatch.verdicts import Budget, Verdict
 from simulation.memory_table import MemoryTable
 
 UNTIL = actions.order_key(1_000, b"")
@@ -43,3 +49,41 @@ def test_a_run_ends_before_an_odd_one_and_where_no_more_fits() -> None:
     none = ahead.plain_run(UNTIL, 100, most_bytes=10, after=b"")
     assert (none.deliveries, none.row_bytes) == ([], 0)
     assert [one[VALUE] for _, one in ahead.due(UNTIL, after=some.last)][-1] == b"v"
+
+
+def test_a_run_goes_on_only_where_the_window_ends() -> None:
+    ahead = window(*(entry(n) for n in range(8)), entry(8, partition=1), entry(9))
+    nothing_read = ahead.plain_run(UNTIL, 100, most_bytes=1 << 20, after=b"")
+    assert (nothing_read.deliveries, nothing_read.goes_on) == ([], True)
+    while ahead.extend(until=UNTIL):
+        pass
+    upto_odd = ahead.plain_run(UNTIL, 100, most_bytes=1 << 20, after=b"")
+    assert (len(upto_odd.deliveries), upto_odd.goes_on) == (8, False)
+    at_odd = ahead.plain_run(UNTIL, 100, most_bytes=1 << 20, after=upto_odd.last)
+    assert (at_odd.deliveries, at_odd.goes_on) == ([], False)
+    behind_it = ahead.plain_run(UNTIL, 100, most_bytes=1 << 20, after=entry(8).order)
+    assert (len(behind_it.deliveries), behind_it.goes_on) == (1, True)
+    without_room = ahead.plain_run(UNTIL, 100, most_bytes=10, after=b"")
+    assert (without_room.deliveries, without_room.goes_on) == ([], False)
+
+
+class OnlyTogether:
+    """All destinations are well; a message that is asked about by itself is a mistake."""
+
+    def judge(self, entry: Entry) -> Verdict:
+        raise AssertionError(f"{entry.key!r} was decided by itself")
+
+    def all_ready(self, destinations: Set[str]) -> bool:
+        return True
+
+
+def test_a_burst_that_was_not_made_ready_fires_together_all_the_same() -> None:
+    table = MemoryTable()
+    table.write(Changes(puts={one.order: one for one in map(entry, range(3_000))}), position=1)
+    policy = Policy(requests_topic="requests", writer="me")
+    partition = Partition(0, table=table, checkpoint=Checkpoint(position=1), policy=policy)
+    turn = partition.turn(judge=OnlyTogether(), now_ms=10_000)
+    budget = Budget(2_000)
+    turn.collect_ready(budget)
+    turn.collect(budget)
+    assert len(turn.finish().deliveries) == 2_000

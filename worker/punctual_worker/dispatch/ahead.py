@@ -37,6 +37,8 @@ class Run(NamedTuple):
     row_bytes: int
     destinations: Set[str]
     """All of theirs, and perhaps some others."""
+    goes_on: bool
+    """Whether it ends where the window ends, so that what is read further may belong to it."""
 
 
 class ReadAhead:
@@ -101,6 +103,7 @@ class ReadAhead:
     def plain_run(self, until: bytes, most: int, *, most_bytes: int, after: bytes) -> Run:
         """The first ones of the window after `after`, up to an odd one, or `until`."""
         odd = bisect_right(self._odd, after)
+        window_end = bisect_left(self._orders, until)
         if odd < len(self._odd):
             until = min(self._odd[odd], until)
         start = bisect_right(self._orders, after)
@@ -115,6 +118,7 @@ class ReadAhead:
             self._orders[end - 1] if end > start else after,
             total,
             self._destinations,
+            end == window_end,
         )
 
     def settle(self, changes: Changes, *, cursor: bytes) -> None:

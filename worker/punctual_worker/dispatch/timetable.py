@@ -214,7 +214,7 @@ class PartitionTurn(Book):
 
     def _fire_together(self, until: bytes, budget: Budget) -> bool:
         """Fire those at the head that are ready and alike, thousands of them at one go; whether
-        there may be more of them.
+        what is read further may be alike, too.
 
         What is left, or if this turn itself has put or removed something that is due: one by one.
         """
@@ -228,7 +228,7 @@ class PartitionTurn(Book):
             until, budget.remaining, most_bytes=budget.remaining_bytes, after=self._cursor
         )
         if not run.deliveries:
-            return False
+            return run.goes_on
         if not self._judge.all_ready(run.destinations):
             return False
         count = len(run.deliveries)
@@ -237,7 +237,7 @@ class PartitionTurn(Book):
         self._out.fired += count
         self._out.deliveries += run.deliveries
         self._out.counts["delivered", ""] += count
-        return not budget.spent
+        return run.goes_on and not budget.spent
 
     def _fire(self, entry: Entry, delivery: Delivery, verdict: Verdict) -> None:
         plan = entry.plan
