@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from punctual_worker.dispatch.deliveries import (
     DESTINATION,
     Delivery,
+    any_unusual,
     destination_of,
     is_odd,
     row_bytes,
@@ -81,9 +82,9 @@ class ReadAhead:
         self._sizes += sizes
         self.bytes += sum(sizes)
         self._destinations.update(map(destination_of, deliveries))
-        self._odd += [
-            order for order, delivery in zip(orders, deliveries, strict=True) if is_odd(delivery)
-        ]
+        if any_unusual(deliveries):
+            both = zip(orders, deliveries, strict=True)
+            self._odd += [order for order, delivery in both if is_odd(delivery)]
         return bool(orders) or self._end < until  # marks alone are no end
 
     def due(self, until: bytes, *, after: bytes) -> Iterator[tuple[bytes, Delivery]]:

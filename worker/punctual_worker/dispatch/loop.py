@@ -57,8 +57,8 @@ _AHEAD_MS: Final = 10_000
 _AHEAD_MOST: Final = 100_000
 _AHEAD_MOST_BYTES: Final = 64 * 1024 * 1024
 """... up to so many messages, and bytes of them, in all."""
-_AHEAD_SLICE: Final = 250
-"""Made ready at a time: a millisecond or two, so that nothing else has to wait."""
+_AHEAD_SLICES: Final = (250, 1_000)
+"""Made ready at a time: a millisecond at most; within a burst, where all wait for it, more."""
 _MARGIN_MS: Final = 5
 """Neither making ready nor sweeping when something falls due so soon."""
 
@@ -303,7 +303,7 @@ class Loop:
         return any(
             len(owned.partition.ahead) < _AHEAD_MOST // share
             and owned.partition.ahead.bytes < _AHEAD_MOST_BYTES // share
-            and owned.partition.ahead.extend(until=until, most=_AHEAD_SLICE)
+            and owned.partition.ahead.extend(until=until, most=_AHEAD_SLICES[self._more])
             for owned in self._owned.values()
         )
 
