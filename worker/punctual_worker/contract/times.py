@@ -26,13 +26,14 @@ _ISO_DURATION: Final = re.compile(
 
 def format_ms(ms: int) -> str:
     """ISO 8601 with milliseconds, UTC: `2026-11-18T20:00:00.000Z`."""
-    seconds, rest = divmod(ms, 1_000)
-    return f"{_format_seconds(seconds)}.{rest:03d}Z"
+    minutes, rest = divmod(ms, 60_000)
+    return f"{_format_minute(minutes)}{rest // 1_000:02d}.{rest % 1_000:03d}Z"
 
 
-@lru_cache(maxsize=4096)
-def _format_seconds(seconds: int) -> str:
-    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").zfill(19)
+@lru_cache(maxsize=16_384)
+def _format_minute(minutes: int) -> str:
+    """Those of a week and more are remembered: making one takes ten times as long as the rest."""
+    return (_EPOCH + timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:").zfill(17)
 
 
 def to_ms(moment: datetime) -> int:
