@@ -3,10 +3,12 @@
 import json
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from punctual_worker.contract import actions, headers, times
 from punctual_worker.contract.codes import Code
+
+_PREFIX_CHARS: Final = len(headers.PREFIX)
 
 
 class LogRecord(NamedTuple):
@@ -104,8 +106,8 @@ def same_request(one: Entry, other: Entry) -> bool:
 
 def user_headers(entry: Entry) -> actions.Headers:
     """The user's headers in their order, without ours."""
-    prefix = headers.PREFIX
-    return [header for header in entry.headers if not header[0].startswith(prefix)]
+    # For each header of each request: a slice takes half the time of `startswith`.
+    return [header for header in entry.headers if header[0][:_PREFIX_CHARS] != headers.PREFIX]
 
 
 def recurring_spread_ms(entry: Entry) -> int:

@@ -170,7 +170,8 @@ class Restoration:
         self._from_nothing = table.position == 0 and table.first_after(b"") is None
         """Then only what intake has sent again can be in the table already. To look for each record
         would take most of the time: with millions of rows no filter stays in memory."""
-        self._watermarks: dict[tuple[str, int], int] = {}
+        self._watermarks: dict[bytes, int] = {}
+        """By what all action keys of a request partition begin with."""
         self._changes = self._new_changes()
 
     def _new_changes(self) -> Changes:
@@ -196,24 +197,27 @@ class Restoration:
         self._changes = self._new_changes()
 
     def _put(self, record: LogRecord) -> None:
-        parsed = actions.parse_action_key(record.key)
-        if parsed is None:
-            return
-        if not entries.is_own(record.key) and record.offset >= self.checkpoint.position:
+        own = entries.is_own(record.key)
+        if not own and record.offset >= self.checkpoint.position:
             return  # not taken in yet: comes again, live
+        request_partition, _, request_offset = record.key.rpartition(b"/")
+        mark = -1 if own else self._watermarks.get(request_partition)
+        if (own or mark is None) and actions.parse_action_key(record.key) is None:
+            return
         try:
             entry = entries.read_entry(record)
-        except actions.InvalidPlanError:
+            offset = -1 if own else int(request_offset)
+        except ValueError:  # an invalid plan is one
             return
         if entry.plan.verb.delivers:
             order = entry.order
             self._changes.put(order, entry)
-            (tag, partition, offset), rearmed = parsed
-            if not rearmed:
-                if offset <= self._watermarks.get((tag, partition), -1):
-                    self._changes.again.add(order)
-                else:
-                    self._watermarks[tag, partition] = offset
+            if own:
+                return
+            if mark is not None and offset <= mark:
+                self._changes.again.add(order)
+            else:
+                self._watermarks[request_partition] = offset
 
     def _remove(self, order: bytes) -> None:
         entry = self._changes.puts.get(order) or self._table.get(order)

@@ -261,6 +261,7 @@ class Restorer:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "queued.max.messages.kbytes": 32_768,
+                "fetch.wait.max.ms": 50,  # so late comes the word that a partition has ended
             },
             logger=kafka_logger(),
         )
@@ -291,14 +292,17 @@ class _LogReading:
             consumer.assign(
                 [TopicPartition(self._topic, n, takeovers[n].read_from) for n in unread]
             )
-            patience = time.monotonic() + _GRACE_SECONDS
+            # To connect takes its time too; that nothing can be read for now is heard then.
+            patience = time.monotonic() + _GRACE_SECONDS + _CONNECT_SECONDS
+            heard = False
             while unread := {n for n in unread if still_wanted(n)}:
                 messages = consumer.consume(_BATCH, 0.05)
                 finished, progress = _feed(messages, takeovers, ends)
                 unread -= finished
-                if progress:
+                if progress or (messages and not heard):
+                    heard = True
                     patience = time.monotonic() + _GRACE_SECONDS
-                elif time.monotonic() > patience:
+                elif unread and time.monotonic() > patience:
                     on_stuck()
                     patience = time.monotonic() + _ASK_SECONDS
         finally:
