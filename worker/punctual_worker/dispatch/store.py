@@ -38,8 +38,9 @@ _META: Final = b"m"
 _MARK: Final = b""
 _FORMAT: Final = 4
 """Of the rows; a store that was written by another version is built anew."""
-_PIECES: Final = (16, 256)
-"""Rows read before anybody looks at their size: few at first, many where they are small."""
+_PIECES: Final = (16, 64)
+"""Rows read before anybody looks at their size: few at first, more where the last were small. Not
+many more: large ones may follow, and all of a piece is in memory."""
 _SMALL_ROW_BYTES: Final = 4 * 1024
 _BLOCK_CACHE_BYTES: Final = 48 * 1024 * 1024
 _WRITE_BUFFERS_BYTES: Final = 64 * 1024 * 1024

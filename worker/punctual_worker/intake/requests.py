@@ -32,7 +32,7 @@ ACTION_ROOM_BYTES: Final = 4096
 _USUAL: Final = (names.DELIVER_TO, names.DELIVER_AT, names.REQUEST_ID, names.ACTION)
 _UNUSUAL: Final = tuple(name for name in names.REQUEST_HEADERS if name not in _USUAL)
 
-MAX_TOPIC_BYTES: Final = 249
+_MAX_TOPIC_BYTES: Final = 249
 # All written out, they are looked up in a table.
 _TOPIC: Final = rf"\A[{string.ascii_letters}{string.digits}._-]+\z"
 _CRON_FIELD: Final = r"[0-9A-Za-z*,/?#-]+"
@@ -199,7 +199,7 @@ def _with_parsed(records: DataFrame, rules: Rules) -> DataFrame:
 
 def is_legal_topic(topic: Column) -> Column:
     """Whether a broker would accept this topic name."""
-    is_short = sf.octet_length(topic) <= MAX_TOPIC_BYTES
+    is_short = sf.octet_length(topic) <= _MAX_TOPIC_BYTES
     return is_short & topic.rlike(_TOPIC) & ~topic.isin(".", "..")
 
 
