@@ -56,8 +56,8 @@ def spark_conf(settings: Settings, *, jars: list[Path], slots: int) -> dict[str,
     java_options = " ".join(
         (
             f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}",
-            # On few cores the serial collector saves memory and threads. Nearly all dies young: with
-            # half of the heap for it, it is collected less often, a tenth more requests per second.
+            # On few cores the serial collector saves memory and threads. Nearly all dies young:
+            # with half of the heap for that, there are a tenth more requests per second.
             "-XX:+UseSerialGC -XX:NewRatio=1" if (os.cpu_count() or 1) <= 2 else "-XX:+UseG1GC",
         )
     )
